@@ -1,0 +1,1 @@
+"""One agent: a thread, its turns, its tools. Knows nothing of jobs."""

@@ -1,0 +1,1 @@
+"""What the words mean. No I/O, no clock, no asyncio, no SQL, no logging."""

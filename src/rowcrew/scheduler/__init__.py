@@ -1,0 +1,1 @@
+"""One job, from pending to final."""

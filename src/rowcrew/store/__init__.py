@@ -1,0 +1,1 @@
+"""SQLite. The only package that imports apsw."""
