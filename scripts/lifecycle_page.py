@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rowcrew.domain import lifecycle
+from rowcrew.domain.item import JobItemStatus
+from rowcrew.domain.job import JobStatus
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
 
@@ -24,7 +27,7 @@ class Section:
     """One lifecycle: its table, where it begins, and what the table itself cannot say."""
 
     title: str
-    table: Mapping[tuple[StrEnum, StrEnum], StrEnum]
+    table: Mapping[tuple[Any, Any], Any]  # each table has its own pair of enums
     first: StrEnum
     note: str
 
@@ -43,6 +46,8 @@ class Section:
 
     def matrix(self) -> list[str]:
         """Every state with every event; an empty cell is a move that does not exist."""
+        states: type[StrEnum]
+        events: type[StrEnum]
         states, events = (type(member) for member in next(iter(self.table)))
         rows = (
             f"| **{state}** | " + " | ".join(self.table.get((state, event), "") for event in events) + " |"
@@ -58,13 +63,13 @@ SECTIONS = (
     Section(
         "Job",
         lifecycle.JOB,
-        lifecycle.JobStatus.PENDING,
+        JobStatus.PENDING,
         "A completed, failed or cancelled job may only resume while it still has job items to run.",
     ),
     Section(
         "Job item",
         lifecycle.JOB_ITEM,
-        lifecycle.JobItemStatus.PENDING,
+        JobItemStatus.PENDING,
         "`assign` records the worker's thread and counts the attempt; only that thread may `report`.\n"
         "`retry_failed` happens on a user's word alone.",
     ),
