@@ -22,6 +22,10 @@ A move that is not in a table changes nothing. The store guards every move in th
 """
 
 
+def _kin(member: StrEnum) -> list[StrEnum]:
+    return list(type(member))
+
+
 @dataclass(frozen=True)
 class Section:
     """One lifecycle: its table, where it begins, and what the table itself cannot say."""
@@ -46,9 +50,7 @@ class Section:
 
     def matrix(self) -> list[str]:
         """Every state with every event; an empty cell is a move that does not exist."""
-        states: type[StrEnum]
-        events: type[StrEnum]
-        states, events = (type(member) for member in next(iter(self.table)))
+        states, events = (_kin(member) for member in next(iter(self.table)))
         rows = (
             f"| **{state}** | " + " | ".join(self.table.get((state, event), "") for event in events) + " |"
             for state in states

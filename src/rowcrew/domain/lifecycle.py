@@ -114,8 +114,6 @@ QUEUED_TURN: Mapping[tuple[QueuedTurnStatus, QueuedTurnEvent], QueuedTurnStatus]
 )
 
 
-def next_state(
-    table: Mapping[tuple[State, Event], State], state: State, event: Event
-) -> State | None:
+def next_state(table: Mapping[tuple[State, Event], State], state: State, event: Event) -> State | None:
     """The state after `event`, or None where the table does not allow it."""
     return table.get((state, event))

@@ -32,7 +32,9 @@ class Verdict:
 class Reporter(Protocol):
     """Checks a result against the output schema and stores it. Never raises for a bad result."""
 
-    async def __call__(self, result: object, *, stop: bool = False, usage: Usage | None = None) -> Verdict: ...
+    async def __call__(
+        self, result: object, *, stop: bool = False, usage: Usage | None = None
+    ) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True)
