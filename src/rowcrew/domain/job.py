@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from rowcrew.domain.attempt import Usage
+from rowcrew.processes import ProcessIdentity
 
 DEFAULT_MAX_CONCURRENCY = 64
 DEFAULT_MAX_RUNTIME_SECONDS = 1800.0
@@ -74,15 +75,17 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may run a job. `epoch` grows with every change of owner and fences the writes of the one before."""
+    """Who may run a job. `epoch` grows with every change of owner and fences the writes of the one before.
+
+    `heartbeat_up_ms` is on the machine's monotonic clock and only means something within one boot.
+    """
 
     epoch: int
     owner: str
     host: str
-    pid: int
-    pid_started: str
-    boot_id: str
+    process: ProcessIdentity
     heartbeat_at_ms: int
+    heartbeat_up_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,14 @@ class Job:
     input_digest: str
     input_size: int
     output_path: str
+    output_is_ours: bool
     counts: JobCounts
     usage: Usage
     paused_reason: PausedReason | None
     last_error: str | None
     lease: Lease | None
+    run_started_at_ms: int | None
+    run_started_done: int | None
     created_at_ms: int
     updated_at_ms: int
     started_at_ms: int | None

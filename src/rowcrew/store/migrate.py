@@ -1,7 +1,7 @@
 """Bring a file's tables up to date: numbered SQL files, each applied once, in order. It never goes back.
 
-A file written by a newer version holds numbers that this version has no file for. They are left alone, and the
-file is used as it is: newer versions only ever add.
+A file written by a newer version holds numbers that this version has no file for. They are left alone, and
+the file is used as it is: newer versions only ever add.
 """
 
 import time

@@ -15,7 +15,7 @@ class Reserve:
         self.released = False
 
     def fill(self) -> None:
-        """Make the file if it is not there. Where there is no room for it, there is none: that is no error."""
+        """Make the file if it is not there. No room for it is no error: then there is no reserve."""
         if self._path.exists():
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
