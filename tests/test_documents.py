@@ -139,7 +139,7 @@ class Page:
             assert pattern_of(output).fullmatch(done.stdout), f"expected {output} from {place}"
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *GUIDE], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ROOT / "README.md", *GUIDE], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_examples_of_a_page_do_what_the_page_says(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()

@@ -1,0 +1,42 @@
+"""How long the commands take that people type most. It runs the installed command, as people do."""
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from _figures import done, figure, folder
+
+COMMAND = str(Path(sys.executable).with_name("rowcrew"))
+
+
+def seconds(*arguments: str) -> float:
+    """The median of ten runs."""
+    times = []
+    for _ in range(10):
+        start = time.perf_counter()
+        subprocess.run([COMMAND, *arguments], capture_output=True, check=False)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    with folder() as path:
+        (path / "words.csv").write_text("word\none\n", encoding="utf-8")
+        run = ["run", "words.csv", "-i", "{word}", "--worker", "python:bench_workers:nothing"]
+        subprocess.run([COMMAND, *run], capture_output=True, check=True)
+        figure("python -c pass", seconds_of_python(), "s")
+        figure("rowcrew --help", seconds("--help"), "s", at_most=0.2)
+        figure("rowcrew status", seconds("status"), "s", at_most=0.3)
+    done()
+
+
+def seconds_of_python() -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
