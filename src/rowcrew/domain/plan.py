@@ -1,6 +1,6 @@
-"""Given what is true now, what should the scheduler do next. Every scheduling rule is here, and nothing else is.
+"""Given what is true now, what should the scheduler do next. Every scheduling rule is here, and only here.
 
-Times are seconds on the monotonic clock. The runner carries the actions out in the order given, then looks again.
+Times are seconds on the monotonic clock. The runner carries the actions out in order, then looks again.
 """
 
 from dataclasses import dataclass
@@ -66,6 +66,11 @@ class Reclaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescue:
+    """Put right job items that the store shows as running though no job slot holds them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Teardown:
     """Ask all workers to end, and release what they have not reported."""
 
@@ -82,7 +87,7 @@ class Finish:
     """The run is over."""
 
 
-Action = Launch | Reap | Reclaim | Teardown | Wait | Finish
+Action = Launch | Reap | Reclaim | Rescue | Teardown | Wait | Finish
 
 
 def next_actions(view: View) -> list[Action]:
@@ -95,6 +100,8 @@ def next_actions(view: View) -> list[Action]:
     late = tuple(slot.item_id for slot in view.slots if slot.deadline <= view.now)
     if late:
         return [Reap(late)]
+    if view.running > 0 and not view.slots:
+        return [Rescue()]
     if view.pending == 0 and view.running == 0:
         return [Finish()]
     count = _launch_count(view)

@@ -25,6 +25,8 @@ from rowcrew.store.reserve import Reserve
 
 T = TypeVar("T")
 Kind = Literal["state", "queue", "history"]
+# Named here so that other layers can say what their work is given without importing apsw.
+Connection = apsw.Connection
 
 BUSY_TIMEOUT_MS = 10_000
 BUSY_TRIES = 3

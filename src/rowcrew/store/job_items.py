@@ -286,6 +286,29 @@ class JobItemStore:
             return "other_thread"
         return "already_reported" if rows[0]["status"] == JobItemStatus.COMPLETED else "too_late"
 
+    def note_invalid_report(
+        self, job_id: str, item_id: str, *, thread_id: str, error: str, raw_answer: str
+    ) -> int | None:
+        """How many of its reports were invalid now; None when the attempt has ended or was another's."""
+        row = self._connection.execute(
+            queries.note_invalid_report,
+            {
+                "job_id": job_id,
+                "item_id": item_id,
+                "thread_id": thread_id,
+                "error": error,
+                "raw_answer": raw_answer,
+            },
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    def find_invalid_report(self, thread_id: str) -> tuple[str, str | None] | None:
+        """(what was wrong, the raw answer) of the last invalid report of an attempt, if it made one."""
+        row: tuple[str, str | None] | None = self._connection.execute(
+            queries.invalid_report_of, {"thread_id": thread_id}
+        ).fetchone()
+        return row
+
     def retry_failed(self, job_id: str, item_id: str | None, *, now: int) -> int:
         """failed → pending, one job item or all of the job. How many moved."""
         self._connection.execute(queries.retry_failed, {"job_id": job_id, "item_id": item_id, "now": now})

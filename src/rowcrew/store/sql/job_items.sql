@@ -32,7 +32,7 @@ RETURNING *
 -- name: end_attempt
 -- With every move that ends an attempt. Guard: it has not ended before.
 UPDATE agent_job_attempts SET ended_at_ms = :now, outcome = :outcome, counted = :counted,
-  error_class = :error_class, error = :error, raw_answer = :raw_answer
+  error_class = :error_class, error = :error, raw_answer = coalesce(:raw_answer, raw_answer)
 WHERE thread_id = :thread_id AND ended_at_ms IS NULL
 
 -- name: fail
@@ -58,6 +58,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 -- With assign, in its transaction.
 INSERT INTO agent_job_attempts (job_id, item_id, thread_id, number, started_at_ms, pid, pid_started, boot_id)
 VALUES (:job_id, :item_id, :thread_id, :number, :now, :pid, :pid_started, :boot_id)
+
+-- name: invalid_report_of
+-- The runner when a worker has ended: did it report, though wrongly?
+SELECT error, raw_answer FROM agent_job_attempts WHERE thread_id = :thread_id AND invalid_reports > 0
 
 -- name: iterate
 -- The exporter: every job item in row order.
@@ -92,8 +96,15 @@ ORDER BY row_index LIMIT :limit OFFSET :offset
 SELECT item_id, assigned_thread_id FROM agent_job_items WHERE job_id = :job_id AND status = 'running'
 
 -- name: next_ready_at
--- The runner's view: when the next pending job item may be claimed.
-SELECT min(not_before_at_ms) FROM agent_job_items WHERE job_id = :job_id AND status = 'pending'
+-- The runner after a claim that found too little: when the next waiting job item may be claimed.
+SELECT min(not_before_at_ms) FROM agent_job_items
+WHERE job_id = :job_id AND status = 'pending' AND not_before_at_ms > 0
+
+-- name: note_invalid_report
+-- A report that breaks the rules. Guard: the attempt has not ended. The last one is kept.
+UPDATE agent_job_attempts SET invalid_reports = invalid_reports + 1, error = :error, raw_answer = :raw_answer
+WHERE job_id = :job_id AND item_id = :item_id AND thread_id = :thread_id AND ended_at_ms IS NULL
+RETURNING invalid_reports
 
 -- name: release
 -- No agent slot, an interrupted start, a clean shutdown, a rate limit. The attempt, if there was one, is

@@ -66,6 +66,8 @@ CREATE TABLE agent_job_items (
 
 CREATE INDEX agent_job_items_by_status ON agent_job_items (job_id, status, row_index);
 CREATE INDEX agent_job_items_by_row ON agent_job_items (job_id, row_index);
+CREATE INDEX agent_job_items_waiting ON agent_job_items (job_id, not_before_at_ms)
+  WHERE status = 'pending' AND not_before_at_ms > 0;
 
 -- One row a job, so that counting 300,000 rows costs one look-up. The trigger below keeps it; the CHECK is the
 -- rule that total = pending + running + completed + failed.
@@ -108,6 +110,7 @@ CREATE TABLE agent_job_attempts (
   error_class TEXT,
   error TEXT,
   raw_answer TEXT,
+  invalid_reports INTEGER NOT NULL DEFAULT 0,
   pid INTEGER,
   pid_started TEXT,
   boot_id TEXT,

@@ -1,0 +1,147 @@
+"""The composition root: opens the stores of one home, holds the services. Doors get everything from here."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowcrew.clock import Clock, SystemClock
+from rowcrew.config import Settings
+from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
+from rowcrew.scheduler.service import JobService
+from rowcrew.store.database import Connection, Database, Kind, Phase
+from rowcrew.store.migrate import version
+
+FILES: dict[Kind, str] = {
+    "state": "state_1.sqlite",
+    "queue": "queue_1.sqlite",
+    "history": "history_1.sqlite",
+}
+# SQLite's locks cannot be trusted on these; a lease and a WAL file need them.
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.sshfs", "9p", "afpfs"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiagnosis:
+    """One database file. `integrity` is "ok", "not created yet", or what is wrong."""
+
+    path: Path
+    kind: str
+    exists: bool
+    integrity: str
+    schema_version: int | None
+    size: int
+    phases: tuple[Phase, ...]
+
+
+class Engine:
+    """Everything of one home in this process. Made by `Engine.open`."""
+
+    def __init__(self, settings: Settings, clock: Clock, state: Database) -> None:
+        self.settings = settings
+        self.home = settings.home
+        self.clock = clock
+        self.state = state
+        self.jobs = JobService(
+            state,
+            clock,
+            settings.home,
+            max_threads=settings.agents.max_threads,
+            max_depth=settings.agents.max_depth,
+            model_providers=settings.model_providers,
+        )
+        self._opened: dict[Kind, Database] = {"state": state}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings, *, clock: Clock | None = None) -> AsyncIterator["Engine"]:
+        """Open the home, making it where it is missing. Jobs that run here are interrupted at the end.
+
+        Raises InvalidRequest for a home that cannot be used, StoreError for a file that cannot.
+        """
+        prepare_home(settings.home, allow_network=settings.allow_network_home)
+        state = await Database.open(settings.home / FILES["state"], kind="state")
+        engine = cls(settings, clock or SystemClock(), state)
+        try:
+            yield engine
+        finally:
+            await engine.jobs.close()
+            for database in engine._opened.values():
+                await database.close()
+
+    async def database(self, kind: Kind) -> Database:
+        """The database of a kind, opened when it is first asked for."""
+        if kind not in self._opened:
+            self._opened[kind] = await Database.open(self.home / FILES[kind], kind=kind)
+        return self._opened[kind]
+
+
+def prepare_home(home: Path, *, allow_network: bool) -> None:
+    """Make the folder, and refuse one where SQLite's locks do not hold. Raises InvalidRequest."""
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidRequest(
+            f"the home {home} cannot be made: {error.strerror}", hint="set ROWCREW_HOME to a folder of yours"
+        ) from error
+    if not os.access(home, os.W_OK | os.X_OK):
+        raise InvalidRequest(
+            f"the home {home} cannot be written", hint="set ROWCREW_HOME to a folder of yours"
+        )
+    kind = file_system(home)
+    if kind in NETWORK_FILE_SYSTEMS and not allow_network:
+        raise InvalidRequest(
+            f"the home {home} is on a network file system ({kind}), where SQLite's locks cannot be trusted",
+            hint="set ROWCREW_HOME to a local folder, or ROWCREW_ALLOW_NETWORK_HOME=1 if only one machine"
+            " ever uses it",
+        )
+
+
+def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+    """The type of the file system that holds `path`, where the system tells; else None."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    real = path.resolve()
+    best: tuple[int, str | None] = (-1, None)
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        mount = Path(fields[1].replace("\\040", " "))
+        if real.is_relative_to(mount) and len(mount.parts) >= best[0]:
+            best = (len(mount.parts), fields[2])
+    return best[1]
+
+
+async def diagnose(home: Path) -> list[FileDiagnosis]:
+    """Look at each database file of a home: does it open, is it whole. Repairs nothing."""
+    return [await _diagnose_file(home / name, kind) for kind, name in FILES.items()]
+
+
+async def _diagnose_file(path: Path, kind: Kind) -> FileDiagnosis:
+    if not path.exists():
+        return FileDiagnosis(path, kind, False, "not created yet", None, 0, ())
+    size = path.stat().st_size
+    try:
+        database = await Database.open(path, kind=kind)
+    except StoreError as error:
+        return FileDiagnosis(path, kind, True, error.message, None, size, ())
+    try:
+        integrity, number = await database.read(_check)
+    except RowcrewError as error:
+        integrity, number = error.message, None
+    finally:
+        await database.close()
+    return FileDiagnosis(path, kind, True, integrity, number, size, database.phases)
+
+
+def _check(connection: Connection) -> tuple[str, int | None]:
+    rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
+    broken = list(connection.execute("PRAGMA foreign_key_check"))
+    if broken:
+        rows.append(f"{len(broken)} rows refer to something that is not there")
+    problems = [row for row in rows if row != "ok"]
+    return ("; ".join(problems) or "ok"), version(connection)

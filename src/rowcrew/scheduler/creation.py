@@ -1,0 +1,179 @@
+"""From a request to a stored job: check everything that can be known before row 1, then store it whole."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rowcrew.clock import Clock
+from rowcrew.domain.ids import new_id, short
+from rowcrew.domain.intake import Table, TableOptions
+from rowcrew.domain.job import JobSettings
+from rowcrew.domain.prompt import Template, worker_prompt
+from rowcrew.domain.schema import OutputSchema
+from rowcrew.errors import Conflict, InvalidRequest
+from rowcrew.scheduler.exporter import check_target, default_target
+from rowcrew.scheduler.tables import absolute
+from rowcrew.store.database import Connection, Database
+from rowcrew.store.jobs import JobStore, NewJob
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job as asked for. `new`: start another although the same one is unfinished."""
+
+    input_path: Path
+    instruction: str
+    table: TableOptions = TableOptions()
+    output_path: Path | None = None
+    force: bool = False
+    output_schema: str | dict[str, Any] | None = None
+    name: str | None = None
+    settings: JobSettings = JobSettings()
+    auto_export: bool = True
+    allow_unknown_placeholders: bool = False
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that has been checked against its file, and nothing stored yet."""
+
+    table: Table
+    template: Template
+    schema: OutputSchema | None
+    input_path: Path
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, a megabyte at a time."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def prepare(request: JobRequest) -> Prepared:
+    """Read the whole file once and check it with everything else. Raises InvalidRequest."""
+    path = _input_path(request.input_path)
+    check_settings(request.settings)
+    schema = None if request.output_schema is None else OutputSchema.parse(request.output_schema)
+    try:
+        table = Table.survey(lambda: read_chunks(path), request.table)
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from error
+    template = Template.parse(
+        request.instruction, table.headers, allow_unknown=request.allow_unknown_placeholders
+    )
+    return Prepared(table, template, schema, path)
+
+
+def _input_path(path: Path) -> Path:
+    full = absolute(path)
+    if not full.exists():
+        raise InvalidRequest(f"there is no file {path}", hint=f"looked in {full.parent}")
+    if full.is_dir():
+        raise InvalidRequest(f"{path} is a folder", hint="give the table's file")
+    if not full.is_file():
+        raise InvalidRequest(
+            f"{path} is not a regular file, and a table is read twice", hint="save it to a file first"
+        )
+    return full
+
+
+def check_settings(settings: JobSettings) -> None:
+    """Numbers that make no sense are refused here, for all doors. Raises InvalidRequest."""
+    if settings.max_concurrency is not None and settings.max_concurrency < 1:
+        raise InvalidRequest(f"max concurrency is {settings.max_concurrency}, it must be at least 1")
+    seconds = settings.max_runtime_seconds
+    if not 0 < seconds < 10**9:
+        raise InvalidRequest(f"max runtime is {seconds:g} seconds, it must be greater than 0")
+    if settings.retry.max_attempts < 1:
+        raise InvalidRequest(f"max attempts is {settings.retry.max_attempts}, it must be at least 1")
+
+
+def preview(request: JobRequest, count: int) -> list[tuple[str, str]]:
+    """(item id, whole worker prompt) of the first rows. Stores nothing."""
+    prepared = prepare(request)
+    shown: list[tuple[str, str]] = []
+    for item in prepared.table.items():
+        if len(shown) == count:
+            break
+        row = dict(zip(prepared.table.headers, item.cells, strict=True))
+        prompt = worker_prompt(
+            job_id="(not created yet)",
+            item_id=item.item_id,
+            instruction=prepared.template.render(row),
+            row=row,
+            output_schema=prepared.schema.document if prepared.schema else None,
+            previous_error=None,
+        )
+        shown.append((item.item_id, prompt))
+    return shown
+
+
+def _output_path(request: JobRequest, prepared: Prepared, job_id: str) -> Path:
+    if request.output_path is None:
+        return default_target(prepared.input_path, job_id, request.settings.output_format)
+    return absolute(request.output_path)
+
+
+def fingerprint(request: JobRequest, digest: str, schema: OutputSchema | None) -> str:
+    """Equal for jobs that would pay for the same work: how many workers do it makes no difference."""
+    settings = asdict(replace(request.settings, max_concurrency=None))
+    parts = [digest, request.instruction, settings, schema.document if schema else None]
+    parts.append(asdict(request.table))
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def store(database: Database, clock: Clock, request: JobRequest, prepared: Prepared) -> str:
+    """Store the job and all its rows in one transaction. Its id.
+
+    Raises Conflict with the other job's id as state when the same job is unfinished (unless `new`), and
+    InvalidRequest when another unfinished job writes the same output.
+    """
+    job_id = new_id()
+    output = _output_path(request, prepared, job_id)
+    if request.auto_export or request.output_path is not None:
+        await asyncio.to_thread(check_target, output, prepared.input_path, force=request.force)
+    print_of_job = fingerprint(request, prepared.table.digest, prepared.schema)
+    job = NewJob(
+        id=job_id,
+        name=request.name or f"agent-job-{short(job_id)}",
+        instruction=request.instruction,
+        auto_export=request.auto_export,
+        settings=request.settings,
+        output_schema=prepared.schema.document if prepared.schema else None,
+        input_headers=prepared.table.headers,
+        input_path=str(prepared.input_path),
+        input_digest=prepared.table.digest,
+        input_size=prepared.table.size,
+        output_path=str(output),
+        output_is_ours=request.force,
+        fingerprint=print_of_job,
+    )
+
+    def create(connection: Connection) -> None:
+        jobs = JobStore(connection)
+        twin = None if request.new else jobs.find_unfinished_twin(print_of_job)
+        if twin is not None:
+            raise Conflict(
+                f"the same job is unfinished: {short(twin)} has the same input, instruction and settings",
+                state=twin,
+                hint=f"go on with it: `rowcrew resume {short(twin)}`, or start another with `--new`",
+            )
+        other = jobs.find_writing_to(str(output))
+        if other is not None:
+            raise InvalidRequest(
+                f"job {short(other)} is unfinished and will write {output} too",
+                hint="give another `-o PATH`",
+            )
+        jobs.create(job, prepared.table.items(), now=clock.now_ms())
+
+    await database.write(create)
+    return job_id

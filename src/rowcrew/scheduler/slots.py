@@ -1,0 +1,67 @@
+"""Job slots: who holds which job item, and what is free. It starts and ends nothing."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from rowcrew.domain.item import JobItem
+from rowcrew.domain.plan import HeldSlot
+from rowcrew.workers.contract import Worker
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """One attempt in this process, from the claim until its worker has really ended.
+
+    `deadline` is on the monotonic clock. `attempt` is 0 until the attempt is stored (assign).
+    """
+
+    item: JobItem
+    thread_id: str
+    deadline: float
+    task: asyncio.Task[None] | None = None
+    worker: Worker | None = None
+    attempt: int = 0
+    settled: bool = False
+    invalid_answer: str | None = None
+
+
+@dataclass(slots=True)
+class Slots:
+    """Held slots count against the concurrency; lingering ones are workers that talk on after their job item
+    has left `running`."""
+
+    held: dict[str, Slot] = field(default_factory=dict)
+    lingering: set[Slot] = field(default_factory=set)
+
+    def hold(self, slot: Slot) -> None:
+        self.held[slot.item.item_id] = slot
+
+    def give_back(self, slot: Slot) -> None:
+        """The job slot is free; the worker may still be there. Safe to call again."""
+        if self.held.get(slot.item.item_id) is slot:
+            del self.held[slot.item.item_id]
+            self.lingering.add(slot)
+
+    def forget(self, slot: Slot) -> None:
+        """The worker has ended."""
+        self.give_back(slot)
+        self.lingering.discard(slot)
+
+    def all(self) -> list[Slot]:
+        return [*self.held.values(), *self.lingering]
+
+    def as_view(self, running_in_store: dict[str, str | None] | None) -> tuple[HeldSlot, ...]:
+        """As the plan sees them. `running_in_store` is None where the store was not asked this time."""
+
+        def still_runs(slot: Slot) -> bool:
+            if slot.settled:
+                return False
+            if running_in_store is None:
+                return True
+            thread = running_in_store.get(slot.item.item_id, "")
+            return thread is None or thread == slot.thread_id
+
+        return tuple(
+            HeldSlot(slot.item.item_id, slot.deadline, running_in_store=still_runs(slot))
+            for slot in self.held.values()
+        )

@@ -1,0 +1,55 @@
+"""A job's rows from the store into a file: where to, and whether a file there may be replaced."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from rowcrew.domain.job import Job
+from rowcrew.scheduler.exporter import ExportResult, write_table
+from rowcrew.store.database import Connection, Database
+from rowcrew.store.job_items import JobItemStore
+from rowcrew.store.jobs import JobStore
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root, with links as the user named them."""
+    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+
+async def write_job_table(
+    database: Database,
+    job: Job,
+    *,
+    path: Path | None = None,
+    force: bool = False,
+    output_format: Literal["csv", "jsonl"] | None = None,
+    raw: bool | None = None,
+    bom: bool | None = None,
+    expand: bool | None = None,
+) -> ExportResult:
+    """Write the table as it stands. What is None is as the job has it. Raises InvalidRequest, DiskFull.
+
+    A file at the job's own output path may be replaced when this job wrote it before, or was told to with
+    force at its creation; anything else is another's file.
+    """
+    settings = job.settings
+    target = Path(job.output_path) if path is None else absolute(path)
+    own = target == Path(job.output_path)
+    may_replace = force or (own and job.output_is_ours)
+
+    def write(connection: Connection) -> ExportResult:
+        return write_table(
+            job,
+            JobItemStore(connection).iterate(job.id),
+            target,
+            force=may_replace,
+            expand=settings.expand if expand is None else expand,
+            raw=settings.raw if raw is None else raw,
+            bom=settings.bom if bom is None else bom,
+            output_format=output_format or settings.output_format,
+        )
+
+    result = await database.read(write)
+    if own and not job.output_is_ours:
+        await database.write(lambda connection: JobStore(connection).set_output_is_ours(job.id))
+    return result

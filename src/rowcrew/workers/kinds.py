@@ -1,0 +1,38 @@
+"""Which module makes which kind of worker. Modules are loaded when a job needs them: some are heavy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rowcrew.domain.job import JobSettings
+from rowcrew.errors import InvalidRequest
+from rowcrew.workers.contract import WorkerKind
+
+KINDS = ("agent", "oneshot", "command:<words>", "python:<module>:<function>")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a kind may need of the process it runs in."""
+
+    home: Path
+    concurrency: int
+    model_providers: Mapping[str, Mapping[str, Any]]
+    max_threads: int | None
+    max_depth: int
+
+
+async def open_kind(settings: JobSettings, surroundings: Surroundings) -> WorkerKind:
+    """Get a kind of worker ready. Raises InvalidRequest for what can be known to be wrong before row 1."""
+    name, _, rest = settings.worker.partition(":")
+    module = {"agent": "agent", "oneshot": "oneshot", "command": "command", "python": "function"}.get(name)
+    if module is None:
+        raise InvalidRequest(
+            f"there is no kind of worker called {settings.worker!r}",
+            hint="use one of " + ", ".join(KINDS),
+        )
+    opener = import_module(f"rowcrew.workers.{module}").open_kind
+    kind: WorkerKind = await opener(rest, settings, surroundings)
+    return kind
