@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rowcrew.config import NOT_SETTINGS, AgentSettings, ModelProvider, Settings
+from rowcrew.config import NOT_SETTINGS, AgentSettings, Settings
 from rowcrew.errors import InvalidRequest
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -74,7 +74,14 @@ def test_every_key_of_a_file_is_read(home: Path, folder: Path) -> None:
         home=home,
         model="openai:gpt-5",
         base_url="http://localhost:8080/v1",
-        model_providers={"mine": ModelProvider("https://models.example/v1", "MINE_API_KEY", "chat", "Mine")},
+        model_providers={
+            "mine": {
+                "name": "Mine",
+                "base_url": "https://models.example/v1",
+                "env_key": "MINE_API_KEY",
+                "wire_api": "chat",
+            }
+        },
         agents=AgentSettings(6, 2, 90.0),
         sandbox_mode="workspace-write",
         features={"collab": True},
@@ -116,7 +123,7 @@ def test_a_variable_may_hold_text_or_toml_and_empty_is_unset(home: Path, folder:
         MODEL_PROVIDERS='{"my own" = {base_url = "http://x"}}',
     )
     assert (settings.model, settings.base_url, settings.features) == ("5", None, {"collab": False})
-    assert settings.model_providers == {"my own": ModelProvider("http://x")}
+    assert settings.model_providers == {"my own": {"base_url": "http://x"}}
     assert load(home, folder, MODEL='"quoted"').model == "quoted"
 
 
@@ -139,7 +146,7 @@ def test_config_takes_toml_bare_text_and_whole_tables(home: Path, folder: Path) 
     )
     assert (settings.features, settings.model_providers) == (
         {"collab": True},
-        {"mine": ModelProvider(env_key="MINE_KEY")},
+        {"mine": {"env_key": "MINE_KEY"}},
     )
 
 
@@ -213,8 +220,7 @@ def test_a_secret_in_a_file_is_refused_with_where_it_belongs(home: Path, folder:
         ),
         (
             "model_providers.x.env_key = 'sk-not-a-name'",
-            "model_providers.x.env_key in FILE must be the name of the environment variable that holds"
-            " the key",
+            "model_providers.x.env_key in FILE must be the name of the variable that holds the key",
         ),
     ],
 )
@@ -273,7 +279,11 @@ def test_a_home_may_begin_with_a_tilde_or_be_relative(folder: Path, monkeypatch:
 
 def test_variables_that_are_no_settings_pass(home: Path, folder: Path) -> None:
     environment = {name: str(home) for name in NOT_SETTINGS} | {"OTHER": "x"}
-    assert Settings.load(environment=environment, folder=folder) == Settings(home=home)
+    settings = Settings.load(environment=environment, folder=folder)
+    assert settings == Settings(home=home, allow_network_home=True)
+    assert not Settings.load(
+        environment={"ROWCREW_ALLOW_NETWORK_HOME": "0"}, folder=folder
+    ).allow_network_home
 
 
 def test_every_variable_that_the_code_names_is_known(folder: Path) -> None:

@@ -54,31 +54,26 @@ class AgentSettings:
     job_max_runtime_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelProvider:
-    """An OpenAI-compatible service by a name of the user's. `env_key` names the variable with its key."""
-
-    base_url: str | None = None
-    env_key: str | None = None
-    wire_api: str = "responses"
-    name: str | None = None
-
-
 def _default_home() -> Path:
     return _home({})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings. `sources` says where each that is no default came from; `notices` are for the user."""
+    """All settings. `sources` says where each that is no default came from; `notices` are for the user.
+
+    `model_providers` holds OpenAI-compatible services by names of the user's: base_url, env_key (the variable
+    with the key), wire_api ("responses" or "chat"), name.
+    """
 
     home: Path = field(default_factory=_default_home)
     model: str | None = None
     base_url: str | None = None
-    model_providers: Mapping[str, ModelProvider] = field(default_factory=_no_names)
+    model_providers: Mapping[str, Mapping[str, str]] = field(default_factory=_no_names)
     agents: AgentSettings = AgentSettings()
     sandbox_mode: str = "read-only"
     features: Mapping[str, bool] = field(default_factory=_no_names)
+    allow_network_home: bool = False
     notices: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=_no_names)
 
@@ -101,7 +96,8 @@ class Settings:
             found.update(_read_file(project))
         found.update(_read_environment(environment))
         found.update(_read_overrides(overrides, notices))
-        return _build(home, found, tuple(notices))
+        allowed = environment.get(f"{PREFIX}ALLOW_NETWORK_HOME", "") not in ("", "0", "false")
+        return _build(home, found, tuple(notices), allow_network_home=allowed)
 
     def shown(self) -> list[tuple[str, str, str]]:
         """Every setting that is set as (key, value, source), for people to read: nothing secret is in it."""
@@ -179,7 +175,7 @@ _KINDS: Mapping[SettingPath, _Kind] = {
     ("base_url",): _URL,
     ("model_providers", "*", "base_url"): _URL,
     ("model_providers", "*", "env_key"): _text(
-        r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of the environment variable that holds the key"
+        r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of the variable that holds the key"
     ),
     ("model_providers", "*", "wire_api"): _one_of(WIRE_APIS),
     ("model_providers", "*", "name"): _WORDS,
@@ -323,7 +319,9 @@ def _home(environment: Mapping[str, str]) -> Path:
 # --- putting it together ---
 
 
-def _build(home: Path, found: Mapping[SettingPath, _Found], notices: tuple[str, ...]) -> Settings:
+def _build(
+    home: Path, found: Mapping[SettingPath, _Found], notices: tuple[str, ...], *, allow_network_home: bool
+) -> Settings:
     def section(*above: str) -> dict[str, Any]:
         depth = len(above)
         return {
@@ -337,10 +335,11 @@ def _build(home: Path, found: Mapping[SettingPath, _Found], notices: tuple[str, 
         home=home,
         **section(),
         model_providers=MappingProxyType(
-            {name: ModelProvider(**section("model_providers", name)) for name in providers}
+            {name: MappingProxyType(section("model_providers", name)) for name in providers}
         ),
         agents=AgentSettings(**section("agents")),
         features=MappingProxyType(section("features")),
+        allow_network_home=allow_network_home,
         notices=notices,
         sources=MappingProxyType({_join(path): entry.source for path, entry in found.items()}),
     )
