@@ -3,28 +3,38 @@
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+from rowcrew.domain.job import JobSettings
+from rowcrew.engine import Engine
+from rowcrew.scheduler.creation import JobRequest
+from rowcrew.scheduler.views import JobResult
 
 WORKERS = """
 import asyncio
-import os
-
-SECONDS = float(os.environ.get("BENCH_SECONDS", "0"))
+import time
 
 
 async def nothing(row):
     return {}
 
 
-async def wait(row):
-    await asyncio.sleep(SECONDS)
+async def wait_1(row):
+    await asyncio.sleep(1)
     return {}
 
 
-def first(row):
-    return {"at": __import__("time").time()}
+async def wait_2(row):
+    await asyncio.sleep(2)
+    return {}
+
+
+async def note_time(row):
+    return {"at": time.time()}
 """
 
 missed: list[str] = []
@@ -67,6 +77,31 @@ def figure(
     if not kept:
         missed.append(name)
     print(f"{'  ' if kept else '! '}{name:55} {value:12,.2f} {unit}{bound}", flush=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended: its result, and seconds from the lease to the end."""
+
+    result: JobResult
+    seconds: float
+
+
+def request(source: Path, worker: str, *, concurrency: int, export: bool = False) -> JobRequest:
+    """A job over `source` with the least instruction there is."""
+    settings = JobSettings(worker=f"python:bench_workers:{worker}", max_concurrency=concurrency)
+    return JobRequest(
+        input_path=source, instruction="{word}", settings=settings, auto_export=export, new=True
+    )
+
+
+async def run_job(engine: Engine, asked: JobRequest) -> Run:
+    """Create and run a job in this process."""
+    created = await engine.jobs.create_from_table(asked)
+    start = time.perf_counter()
+    run = await engine.jobs.start(created.job.id)
+    result = await run.done()
+    return Run(result, time.perf_counter() - start)
 
 
 def done() -> None:

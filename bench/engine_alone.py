@@ -1,8 +1,8 @@
 """Rows per second of the engine when the worker does nothing. Every claim and every report is on the disk."""
 
 import uvloop
-from _figures import done, figure, folder, request, run_job, table
 
+from _figures import done, figure, folder, request, run_job, table
 from rowcrew.config import Settings
 from rowcrew.engine import Engine
 

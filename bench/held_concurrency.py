@@ -1,8 +1,8 @@
 """How well a concurrency is held: rows per second over what that many workers of that latency do at best."""
 
 import uvloop
-from _figures import done, figure, folder, request, run_job, table
 
+from _figures import done, figure, folder, request, run_job, table
 from rowcrew.config import Settings
 from rowcrew.engine import Engine
 

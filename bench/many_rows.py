@@ -10,8 +10,8 @@ from pathlib import Path
 
 import apsw
 import uvloop
-from _figures import done, figure, folder, request, run_job, table
 
+from _figures import done, figure, folder, request, run_job, table
 from rowcrew.config import Settings
 from rowcrew.engine import Engine
 
@@ -39,7 +39,7 @@ async def resume(job_id: str) -> None:
 
 def in_process(*arguments: str) -> str:
     """Run this file with a verb in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.getcwd()])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path.cwd())])}
     command = [sys.executable, str(Path(__file__).resolve()), *arguments]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
