@@ -20,7 +20,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 # What must not be loaded by the commands that only look: each of these costs more than they may take.
-HEAVY = ("aiohttp", "jsonschema_rs", "openai", "pydantic", "pydantic_ai", "uvloop")
+HEAVY = ("aiohttp", "openai", "pydantic", "pydantic_ai", "uvloop")
 
 
 def _name(path: Path) -> str:

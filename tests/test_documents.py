@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from rowcrew import config
 from rowcrew.errors import ErrorClass
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,7 +140,9 @@ class Page:
             assert pattern_of(output).fullmatch(done.stdout), f"expected {output} from {place}"
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *GUIDE], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *GUIDE], ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_the_examples_of_a_page_do_what_the_page_says(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
@@ -176,6 +179,13 @@ def test_a_decision_says_what_why_and_what_was_rejected(path: Path) -> None:
 def test_the_guide_names_every_error_class() -> None:
     text = (ROOT / "docs" / "guide" / "running-and-resuming.md").read_text(encoding="utf-8")
     assert [name for name in ErrorClass if f"`{name}`" not in text] == []
+
+
+def test_the_guide_names_every_setting_and_its_variable() -> None:
+    text = (ROOT / "docs" / "guide" / "settings.md").read_text(encoding="utf-8")
+    keys = [".".join(path).replace("*", "NAME") for path in config._KINDS]
+    variables = [f"ROWCREW_{'_'.join(path).upper()}" for path in config._KINDS if "*" not in path]
+    assert [name for name in (*keys, *variables) if f"`{name}`" not in text] == []
 
 
 def test_every_page_of_the_guide_is_linked_from_its_first_page() -> None:
