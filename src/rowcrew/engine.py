@@ -122,9 +122,9 @@ async def diagnose(home: Path) -> list[FileDiagnosis]:
 
 
 async def _diagnose_file(path: Path, kind: Kind) -> FileDiagnosis:
-    if not path.exists():
+    size = _size(path)
+    if size is None:
         return FileDiagnosis(path, kind, False, "not created yet", None, 0, ())
-    size = path.stat().st_size
     try:
         database = await Database.open(path, kind=kind)
     except StoreError as error:
@@ -136,6 +136,10 @@ async def _diagnose_file(path: Path, kind: Kind) -> FileDiagnosis:
     finally:
         await database.close()
     return FileDiagnosis(path, kind, True, integrity, number, size, database.phases)
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.exists() else None
 
 
 def _check(connection: Connection) -> tuple[str, int | None]:
