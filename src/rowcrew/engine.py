@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
+from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
@@ -69,6 +71,45 @@ class Engine:
             await engine.jobs.close()
             for database in engine._opened.values():
                 await database.close()
+
+    def job_settings(
+        self,
+        *,
+        worker: str | None = None,
+        model: str | None = None,
+        base_url: str | None = None,
+        max_runtime_seconds: float | None = None,
+        max_attempts: int | None = None,
+        **others: Any,
+    ) -> JobSettings:
+        """A job's settings from what a caller asked for, completed from this engine's settings.
+
+        `others` are further fields of JobSettings. Raises InvalidRequest when a model is needed and none is
+        named anywhere.
+        """
+        settings = self.settings
+        model = model or settings.model
+        is_local = model is not None and model.partition(":")[0] == "local"
+        worker = worker or ("oneshot" if is_local else "agent")
+        if worker in ("agent", "oneshot") and model is None:
+            raise InvalidRequest(
+                f"the worker {worker!r} needs a model and none is named",
+                hint="give `-m PROVIDER:MODEL` (`rowcrew models list` shows how), `-m local` for the embedded"
+                " one, or set `model` in rowcrew.toml",
+            )
+        seconds = (
+            settings.agents.job_max_runtime_seconds if max_runtime_seconds is None else max_runtime_seconds
+        )
+        return JobSettings(
+            worker=worker,
+            model=model if worker in ("agent", "oneshot") else None,
+            base_url=(base_url or settings.base_url) if worker in ("agent", "oneshot") else None,
+            max_runtime_seconds=DEFAULT_MAX_RUNTIME_SECONDS if seconds is None else seconds,
+            retry=RetryPolicy() if max_attempts is None else RetryPolicy(max_attempts=max_attempts),
+            sandbox_mode=settings.sandbox_mode,
+            working_folder=str(Path.cwd()),
+            **others,
+        )
 
     async def database(self, kind: Kind) -> Database:
         """The database of a kind, opened when it is first asked for."""

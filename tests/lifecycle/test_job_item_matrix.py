@@ -1,4 +1,4 @@
-"""Every job item state × every event, on the real store: the table in domain/lifecycle.py decides."""
+"""Every job item state with every event, on the real store: the table in domain/lifecycle.py decides."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every job state × every event, on the real store: the table in domain/lifecycle.py decides what must happen."""
+"""Every job state with every event, on the real store: the table in domain/lifecycle.py decides."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ async def do(store: Store, event: JobEvent, epoch: int) -> bool:
     return await store.jobs(lambda jobs: jobs.start(JOB_ID, now=5))
 
 
-# A start is told from a resume by the state it finds; a running job is started again by who takes over its lease.
+# A start is told from a resume by the state it finds; a running job is started again at a takeover.
 def expected(status: JobStatus, event: JobEvent) -> JobStatus | None:
     if event in (JobEvent.START, JobEvent.RESUME):
         if status is JobStatus.RUNNING:

@@ -6,7 +6,7 @@ from rowcrew.clock import Clock
 from rowcrew.domain.job import Job
 from rowcrew.domain.retry import Retry, after
 from rowcrew.errors import ErrorClass
-from rowcrew.processes import end_session
+from rowcrew.processes import end_sessions
 from rowcrew.store.database import Database
 from rowcrew.store.job_items import AttemptEnd, JobItemStore, Leftover
 
@@ -32,9 +32,13 @@ async def rescue(database: Database, clock: Clock, job: Job, epoch: int) -> int:
 
 
 def _end_processes(leftovers: list[Leftover]) -> None:
-    for leftover in leftovers:
-        if leftover.process is not None:
-            end_session(leftover.process, leftover.item.assigned_thread_id)
+    end_sessions(
+        [
+            (leftover.process, leftover.item.assigned_thread_id)
+            for leftover in leftovers
+            if leftover.process is not None
+        ]
+    )
 
 
 def _put_back(items: JobItemStore, job: Job, leftovers: list[Leftover], *, epoch: int, now: int) -> None:
