@@ -1,0 +1,48 @@
+"""What goes into a cell as text: strings, JSON and process names, for any reader. It knows no table."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from rowcrew.processes import ProcessIdentity
+from rowcrew.store.rows import dump
+
+
+def plain(text: str) -> str:
+    """The text with lone surrogates, which UTF-8 cannot hold, as U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def plain_json(value: object) -> str:
+    """Compact JSON of what a model may have said: NaN and infinities, which JSON does not have, as null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = dump(_finite(value))
+    return plain(text)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+        case _:
+            return value
+
+
+def process_to_json(process: ProcessIdentity) -> str:
+    """Equal text for the same process, so that a query can compare owners."""
+    return dump(asdict(process))
+
+
+def process_from_json(text: str | None) -> ProcessIdentity | None:
+    return None if text is None else ProcessIdentity(**json.loads(text))
