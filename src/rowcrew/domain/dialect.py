@@ -210,7 +210,7 @@ def _explain(record: str, line: int, delimiter: str) -> InvalidRequest:
         quoted = record[position] == '"'
         closed = _QUOTED.match(record, position) if quoted else None
         if quoted and closed is None:
-            return _never_closed(opened, large=len(record) - position > MAX_CELL_BYTES)
+            return _never_closed(opened, large=len(record) - position - 1 > MAX_CELL_BYTES)
         text_end = closed.end() if closed else position
         end = cell_end.search(record, text_end)
         assert end is not None  # noqa: S101  # \Z is always found
@@ -218,8 +218,8 @@ def _explain(record: str, line: int, delimiter: str) -> InvalidRequest:
         if closed and end.start() != text_end:
             rest = record[text_end : _next_break(record, text_end)]
             return _text_after_quote(line, opened, _likelier_delimiter(rest, delimiter, at_least=1))
-        doubled = record.count('""', position + 1, text_end - 1) if closed else 0
-        if end.start() - position - doubled > MAX_CELL_BYTES + 2:
+        quotes = 2 + record.count('""', position + 1, text_end - 1) if closed else 0
+        if end.start() - position - quotes > MAX_CELL_BYTES:
             return _too_large(opened)
         line += end.group() not in (delimiter, "")
         position = max(end.end(), position + 1)
