@@ -1,0 +1,34 @@
+"""What a turn hands to the history. It says what must be kept and when; keeping it is the history's work."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from rowcrew.domain.events import Fact
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+
+class Journal(Protocol):
+    """Takes facts and model messages in the order in which they came to be, and keeps them at `flush`.
+
+    `note` and `remember` do not wait; `flush` returns when all that was noted before is durable.
+    """
+
+    def note(self, fact: Fact) -> None: ...
+
+    def remember(self, thread_id: str, turn_id: str, message: "ModelMessage") -> None: ...
+
+    async def flush(self) -> None: ...
+
+
+class NoJournal:
+    """Keeps nothing, for agents whose turns nobody will read again."""
+
+    def note(self, fact: Fact) -> None:
+        pass
+
+    def remember(self, thread_id: str, turn_id: str, message: "ModelMessage") -> None:
+        pass
+
+    async def flush(self) -> None:
+        pass

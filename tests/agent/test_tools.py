@@ -1,0 +1,101 @@
+"""Tools: what a model's call is checked for, what it is told, and which calls may run side by side."""
+
+from typing import Any
+
+import pytest
+
+from rowcrew.agent.tools import Arguments, BrokenTool, Tool, ToolCall, ToolError, ToolRegistry, ToolResult
+
+PATH = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
+    "required": ["path"],
+}
+
+
+async def echo(arguments: Arguments) -> ToolResult:
+    return ToolResult(f"{dict(arguments.values)} from {arguments.thread_id}")
+
+
+def tool(name: str = "read", *, run: Any = echo, **more: Any) -> Tool:
+    return Tool(name, "Reads.", PATH, run, **more)
+
+
+async def answer(arguments: Any, *, name: str = "read", **more: Any) -> ToolResult:
+    return await ToolRegistry([tool(**more)]).run(ToolCall("1", name, arguments, "t"))
+
+
+async def test_a_good_call_runs_with_its_arguments_as_object_or_as_text() -> None:
+    expected = ToolResult("{'path': 'a', 'limit': 2} from t")
+    assert await answer({"path": "a", "limit": 2}) == expected
+    assert await answer('{"path": "a", "limit": 2}') == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            {"path": "a", "pth": 1},
+            "unknown argument `pth` (did you mean `path`?): `read` takes `path`, `limit`",
+        ),
+        ({"path": "a", "x": 1, "y": 2}, "unknown arguments `x`, `y`: `read` takes `path`, `limit`"),
+        ({}, 'wrong arguments for `read`: "path" is a required property'),
+        (
+            {"path": "a", "limit": 0},
+            "wrong arguments for `read`: 0 is less than the minimum of 1 (at `limit`)",
+        ),
+        ("", 'wrong arguments for `read`: "path" is a required property'),
+        ("[1]", "the arguments must be one JSON object"),
+        ('{"path": NaN}', "the arguments are not valid JSON: NaN is not a JSON value"),
+    ],
+)
+async def test_a_bad_call_is_answered_with_what_is_wrong(arguments: Any, sentence: str) -> None:
+    assert await answer(arguments) == ToolResult(sentence, ok=False)
+
+
+async def test_broken_json_and_json_too_deep_are_answered() -> None:
+    for text in ('{"path": "a', "[" * 100_000):
+        result = await answer(text)
+        assert (result.ok, result.output.startswith("the arguments are not valid JSON: ")) == (False, True)
+
+
+async def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
+    result = await answer({}, name="raed")
+    assert result == ToolResult("there is no tool `raed`; the tools are `read`", ok=False)
+
+
+async def test_a_value_that_the_tool_checks_itself_is_let_through() -> None:
+    assert (await answer({"path": 7}, unchecked=frozenset({"path"}))).ok
+
+
+async def test_a_tool_error_is_an_answer_and_any_other_error_is_a_broken_tool() -> None:
+    async def refuse(_: Arguments) -> ToolResult:
+        raise ToolError("no such file; try list_dir", ends_turn=True)
+
+    async def break_down(_: Arguments) -> ToolResult:
+        raise KeyError("x")
+
+    expected = ToolResult("no such file; try list_dir", ok=False, ends_turn=True)
+    assert await answer({"path": "a"}, run=refuse) == expected
+    with pytest.raises(BrokenTool, match=r"^the tool `read` broke: KeyError: 'x'$"):
+        await answer({"path": "a"}, run=break_down)
+
+
+async def test_an_output_that_cannot_be_written_as_text_is_mended() -> None:
+    async def odd(_: Arguments) -> ToolResult:
+        return ToolResult("a\udcffé")
+
+    assert (await answer({"path": "a"}, run=odd)).output == "a?é"
+
+
+def test_neighbours_that_only_read_run_side_by_side_and_others_alone_and_in_order() -> None:
+    registry = ToolRegistry([tool("read", read_only=True), tool("write")])
+    names = ["read", "nonsense", "write", "write", "read", "write", "read", "read"]
+    calls = [ToolCall(str(n), name, {}) for n, name in enumerate(names)]
+    assert list(registry.groups(calls)) == [[0, 1], [2], [3], [4], [5], [6, 7]]
+    assert list(registry.groups([])) == []
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two tools have the name 'read'"):
+        ToolRegistry([tool(), tool()])
