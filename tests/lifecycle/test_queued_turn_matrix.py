@@ -1,4 +1,4 @@
-"""Every state of a queued turn with every event, on the real store: the table alone decides what must happen."""
+"""Every state of a queued turn with every event, on the real store: the table decides what must happen."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from rowcrew.domain.events import AgentState, AgentStatus
-from rowcrew.domain.thread import NewThread, Thread, preview_of
+from rowcrew.domain.thread import NewThread, Thread
 from rowcrew.errors import InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.database import connect
@@ -221,11 +221,6 @@ def test_only_the_first_message_is_the_preview(threads: ThreadStore) -> None:
     assert threads.set_preview("a", preview="first", now=2)
     assert not threads.set_preview("a", preview="second", now=3)
     assert threads.get("a").preview == "first"
-
-
-def test_a_preview_is_one_short_line() -> None:
-    assert preview_of("  two\n lines\t") == "two lines"
-    assert preview_of("x" * 300) == "x" * 199 + "…"
 
 
 def test_a_stored_thread_is_never_not_found(threads: ThreadStore) -> None:

@@ -1,4 +1,4 @@
-"""What a queued turn is: a turn that a user has written and its thread not yet started. It decides nothing."""
+"""A queued turn: written by a user, not yet started by its thread. This module decides nothing about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

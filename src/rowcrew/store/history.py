@@ -1,4 +1,4 @@
-"""The history file: turns, their items, and the conversation as the model gets it. Of threads it knows the ids.
+"""The history file: turns, their items, and the conversation as the model gets it. It runs no turn.
 
 A synchronous view over one transaction. Losing a race is a value: a move that the current state forbids
 returns False and changes nothing, so a turn that has ended never changes again.
