@@ -42,7 +42,7 @@ async def run(
     Raises InvalidRequest for what can be known to be wrong before row 1, and Conflict when the same job is
     unfinished (its id is the error's `state`).
     """
-    loaded = settings or await asyncio.to_thread(Settings.load)
+    loaded = Settings.load() if settings is None else settings
     path = Path(table_path)
     async with Engine.open(loaded) as engine:
         request = JobRequest(

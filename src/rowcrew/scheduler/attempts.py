@@ -155,7 +155,7 @@ class Attempts:
             error_class,
             attempts=slot.attempt,
             policy=self._run.job.settings.retry,
-            jitter=self._run.random.random(),
+            jitter=self._run.rng.random(),
             retry_after=ended.retry_after,
         )
         if error_class is ErrorClass.RATE_LIMITED and isinstance(verdict, Release):
@@ -229,7 +229,7 @@ class Attempts:
             error_class,
             attempts=slot.item.attempt_count + 1,
             policy=run.job.settings.retry,
-            jitter=run.random.random(),
+            jitter=run.rng.random(),
         )
 
         def move(connection: Connection) -> None:
@@ -287,7 +287,7 @@ class Attempts:
                 ErrorClass.TIMEOUT,
                 attempts=slot.attempt,
                 policy=run.job.settings.retry,
-                jitter=run.random.random(),
+                jitter=run.rng.random(),
             )
             await self._apply(slot, verdict, AttemptEnd(ErrorClass.TIMEOUT, message))
         if slot.worker is not None:

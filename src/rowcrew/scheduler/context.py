@@ -30,7 +30,7 @@ class RunContext:
     schema: OutputSchema | None
     capacity: int
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    random: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=random.Random)
     provider: str | None = None
     ready_at: float = 0.0
     no_room_until: float = 0.0

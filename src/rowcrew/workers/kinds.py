@@ -27,12 +27,21 @@ class Surroundings:
 async def open_kind(settings: JobSettings, surroundings: Surroundings) -> WorkerKind:
     """Get a kind of worker ready. Raises InvalidRequest for what can be known to be wrong before row 1."""
     name, _, rest = settings.worker.partition(":")
-    module = {"agent": "agent", "oneshot": "oneshot", "command": "command", "python": "function"}.get(name)
-    if module is None:
-        raise InvalidRequest(
-            f"there is no kind of worker called {settings.worker!r}",
-            hint="use one of " + ", ".join(KINDS),
-        )
-    opener = import_module(f"rowcrew.workers.{module}").open_kind
-    kind: WorkerKind = await opener(rest, settings, surroundings)
+    folder = Path(settings.working_folder)
+    kind: WorkerKind
+    match name:
+        case "command":
+            command = import_module("rowcrew.workers.command")
+            kind = command.open_command(rest, command_input=settings.command_input, folder=folder)
+        case "python":
+            kind = import_module("rowcrew.workers.function").open_function(rest, folder)
+        case "oneshot" if not rest:
+            kind = await import_module("rowcrew.workers.oneshot").open_for_job(settings, surroundings)
+        case "agent" if not rest:
+            kind = await import_module("rowcrew.workers.agent").open_for_job(settings, surroundings)
+        case _:
+            raise InvalidRequest(
+                f"there is no kind of worker called {settings.worker!r}",
+                hint="use one of " + ", ".join(KINDS),
+            )
     return kind
