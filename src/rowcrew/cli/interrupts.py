@@ -1,0 +1,82 @@
+"""Signals while a job runs here: the first ends it in good order, the second at once. It ends no worker."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from rowcrew.cli.exits import SIGNALLED
+from rowcrew.domain.ids import short
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stoppable(Protocol):
+    """What a signal needs of a run."""
+
+    def interrupt(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Interrupts:
+    """Watches for signals in the running event loop, from `__enter__` to `__exit__`.
+
+    Before a run is attached, the first signal cancels the task that entered: nothing is to be put away.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._run: Stoppable | None = None
+        self._job_id: str | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._watched: list[signal.Signals] = []
+        self._count = 0
+        self.exit_code: int | None = None
+
+    def __enter__(self) -> "Interrupts":
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        for number in SIGNALS:
+            # What was told to be ignored (nohup, a shell's background) stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._take, number)
+                self._watched.append(number)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        for number in self._watched:
+            loop.remove_signal_handler(number)
+
+    def created(self, job_id: str) -> None:
+        """From now on there is a job to be resumed."""
+        self._job_id = job_id
+
+    def attach(self, run: Stoppable, tell: Callable[[str], None]) -> None:
+        """From now on signals end this run, and sentences go where its progress is shown."""
+        self._run, self._tell = run, tell
+
+    def _take(self, number: signal.Signals) -> None:
+        self._count += 1
+        self.exit_code = SIGNALLED + (signal.SIGTERM if number == signal.SIGHUP else number)
+        if self._count > 2 or (self._count == 2 and self._run is None):
+            os._exit(self.exit_code)
+        if self._count == 2 and self._run is not None:
+            self._run.abort()
+            self._tell("Ending at once. Nothing that was reported is lost.")
+        elif self._run is not None:
+            self._run.interrupt()
+            self._tell(f"Interrupted: ending the workers. {self._go_on()} Once more ends them at once.")
+        elif self._task is not None:
+            self._task.cancel()
+            self._tell(f"Interrupted. {self._go_on()}")
+
+    def _go_on(self) -> str:
+        if self._job_id is None:
+            return "No job has been made; run the same command again."
+        return f"Go on later with: rowcrew resume {short(self._job_id)}"

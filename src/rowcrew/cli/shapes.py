@@ -1,0 +1,124 @@
+"""Jobs, job items and attempts as JSON values: the names that SPEC 7.1 and 14 fix. It prints nothing."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rowcrew.domain.attempt import Attempt
+from rowcrew.domain.item import JobItem
+from rowcrew.scheduler.progress import Progress
+from rowcrew.scheduler.views import JobResult, JobView
+
+Shape = dict[str, Any]
+
+
+def rfc3339(milliseconds: int | None) -> str | None:
+    """A moment as text, UTC, with milliseconds."""
+    if milliseconds is None:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def job_shape(view: JobView) -> Shape:
+    """What `status --json` prints, and each entry of `list --json`."""
+    job, counts = view.job, view.job.counts
+    return {
+        "job_id": job.id,
+        "name": job.name,
+        "status": str(job.status),
+        "total_items": counts.total,
+        "pending_items": counts.pending,
+        "running_items": counts.running,
+        "completed_items": counts.completed,
+        "failed_items": counts.failed,
+        "output_csv_path": job.output_path,
+        "runner_active": view.runner_active,
+        "created_at": rfc3339(job.created_at_ms),
+        "started_at": rfc3339(job.started_at_ms),
+        "completed_at": rfc3339(job.completed_at_ms),
+        "paused_reason": str(job.paused_reason) if job.paused_reason else None,
+        "last_error": job.last_error,
+        "eta_seconds": _rounded(view.eta_seconds),
+        "usage": asdict(job.usage),
+    }
+
+
+def item_shape(item: JobItem) -> Shape:
+    """One job item with its row and result."""
+    return {
+        "item_id": item.item_id,
+        "row_index": item.row_index,
+        "source_id": item.source_id,
+        "status": str(item.status),
+        "attempt_count": item.attempt_count,
+        "error_class": str(item.error_class) if item.error_class else None,
+        "last_error": item.last_error,
+        "row": dict(item.row),
+        "result": None if item.result_json is None else json.loads(item.result_json),
+        "reported_at": rfc3339(item.reported_at_ms),
+        "completed_at": rfc3339(item.completed_at_ms),
+    }
+
+
+def attempt_shape(attempt: Attempt) -> Shape:
+    """One attempt, as `show JOB ITEM --json` lists them."""
+    return {
+        "number": attempt.number,
+        "thread_id": attempt.thread_id,
+        "outcome": str(attempt.outcome),
+        "counted": attempt.counted,
+        "error_class": str(attempt.error_class) if attempt.error_class else None,
+        "error": attempt.error,
+        "raw_answer": attempt.raw_answer,
+        "started_at": rfc3339(attempt.started_at_ms),
+        "ended_at": rfc3339(attempt.ended_at_ms),
+        "usage": asdict(attempt.usage),
+    }
+
+
+def started_event(view: JobView) -> Shape:
+    """The first line of `run --json`."""
+    return {"type": "job.started", **job_shape(view)}
+
+
+def progress_event(job_id: str, progress: Progress) -> Shape:
+    """A line of `run --json` while rows are worked on."""
+    return {
+        "type": "job.progress",
+        "job_id": job_id,
+        "total_items": progress.total,
+        "pending_items": progress.pending,
+        "running_items": progress.running,
+        "completed_items": progress.completed,
+        "failed_items": progress.failed,
+        "rate": _rounded(progress.rate),
+        "eta_seconds": _rounded(progress.eta_seconds),
+        "elapsed_seconds": _rounded(progress.elapsed),
+        "held_by": progress.held_by,
+    }
+
+
+def finished_event(result: JobResult) -> Shape:
+    """The last line of `run --json`: what `spawn_agents_on_csv` answers."""
+    return {"type": "job.finished", **asdict(result)}
+
+
+def progress_of(view: JobView, *, elapsed: float) -> Progress:
+    """A job that another process runs, as that process would show it."""
+    counts = view.job.counts
+    return Progress(
+        total=counts.total,
+        pending=counts.pending,
+        running=counts.running,
+        completed=counts.completed,
+        failed=counts.failed,
+        rate=view.rate,
+        eta_seconds=view.eta_seconds,
+        elapsed=elapsed,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
