@@ -1,0 +1,160 @@
+"""The one seam to a language model. It keeps no conversation, runs no tools and never retries.
+
+A `ModelClient` may be used by many tasks of one event loop at once; cancelling `ask` breaks the request off.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic_ai.direct import model_request
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.tools import ToolDefinition
+
+from rowcrew.agent.model_errors import translate
+from rowcrew.agent.providers import ModelChoice, OpenedModel, open_model
+from rowcrew.domain.attempt import Usage
+from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
+
+__all__ = ["Answer", "ModelChoice", "ModelClient", "choose"]
+
+_RESULT_NAME = "result"
+_COMBINING_KEYWORDS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "if"})
+_SCHEMA_WORDS = ("response_format", "json_schema", "text.format")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, as the library's message, and what it cost."""
+
+    response: ModelResponse
+    usage: Usage
+
+
+def choose(
+    name: str,
+    base_url: str | None = None,
+    *,
+    model_providers: Mapping[str, Mapping[str, Any]] | None = None,
+    home: Path | None = None,
+) -> ModelChoice:
+    """The choice that settings mean: `<provider>:<model>` may name one of the user's own model providers."""
+    prefix, _, rest = name.partition(":")
+    own = (model_providers or {}).get(prefix)
+    if own is None or not rest:
+        return ModelChoice(name, base_url, home=home)
+    url = base_url or own.get("base_url")
+    if not url:
+        raise InvalidRequest(
+            f"the model provider {prefix!r} has no base_url", hint=f"set model_providers.{prefix}.base_url"
+        )
+    return ModelChoice(
+        rest, url, key_variable=own.get("env_key"), wire_api=own.get("wire_api") or "chat", home=home
+    )
+
+
+class ModelClient:
+    """One model, ready to be asked. `provider` names whose rate limits count for it."""
+
+    def __init__(self, opened: OpenedModel) -> None:
+        self._opened = opened
+        self._native = bool(opened.model.profile.get("supports_json_schema_output", False))
+        self.provider = opened.provider
+
+    @classmethod
+    async def open(cls, choice: ModelChoice, *, environment: Mapping[str, str] = os.environ) -> Self:
+        """Get a model ready. Raises InvalidRequest: bad name, no key, package or weights missing."""
+        return cls(await open_model(choice, environment))
+
+    @property
+    def max_concurrency(self) -> int | None:
+        """How many requests at once make sense; None is as many as asked."""
+        return self._opened.max_concurrency
+
+    async def ask(
+        self,
+        messages: list[ModelMessage],
+        *,
+        tools: Sequence[ToolDefinition] = (),
+        output_schema: dict[str, Any] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - one request's limit, and its own error class
+    ) -> Answer:
+        """One request. Text comes back as the model wrote it: a schema is asked for, not checked.
+
+        `timeout` is in seconds. Raises ModelError.
+        """
+        try:
+            return await self._ask(messages, tools, output_schema, timeout)
+        except ModelError as error:
+            if output_schema is None or not self._native or not _refuses_schemas(error):
+                raise
+            # The server knows no schemas: from now on the prompt alone says what the answer must look like.
+            self._native = False
+            return await self._ask(messages, tools, output_schema, timeout)
+
+    async def _ask(
+        self,
+        messages: list[ModelMessage],
+        tools: Sequence[ToolDefinition],
+        output_schema: dict[str, Any] | None,
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> Answer:
+        parameters = ModelRequestParameters(function_tools=list(tools))
+        if output_schema is not None:
+            parameters.output_mode = "native" if self._native else "prompted"
+            parameters.output_object = _output_object(output_schema)
+        opened = self._opened
+        try:
+            async with asyncio.timeout(timeout):
+                response = await model_request(
+                    opened.model,
+                    messages,
+                    model_settings=opened.settings,
+                    model_request_parameters=parameters,
+                )
+        except TimeoutError as error:
+            late = TimeoutError(f"no answer within {timeout:g}s" if timeout is not None else str(error))
+            raise translate(late, provider=self.provider) from error
+        except Exception as error:
+            raise translate(error, provider=self.provider, secrets=opened.secrets) from error
+        return Answer(response, _usage(response))
+
+    async def close(self) -> None:
+        """Give back connections, and the memory of an embedded model."""
+        await self._opened.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _refuses_schemas(error: ModelError) -> bool:
+    return error.error_class is ErrorClass.REFUSED and any(word in error.message for word in _SCHEMA_WORDS)
+
+
+def _output_object(schema: dict[str, Any]) -> OutputObjectDefinition:
+    """The schema as providers take it: an object at the root, strict only where the root is plain."""
+    combined = not _COMBINING_KEYWORDS.isdisjoint(schema)
+    whole = schema if "$ref" in schema else {"type": "object", **schema}
+    return OutputObjectDefinition(whole, name=_RESULT_NAME, strict=False if combined else None)
+
+
+def _usage(response: ModelResponse) -> Usage:
+    said = response.usage
+    return Usage(
+        requests=1,
+        input_tokens=said.input_tokens,
+        cached_input_tokens=said.cache_read_tokens,
+        output_tokens=said.output_tokens,
+        reasoning_tokens=said.output_reasoning_tokens or int(said.details.get("reasoning_tokens", 0)),
+    )
