@@ -91,7 +91,8 @@ def _import(name: str, folder: Path) -> Any:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
             message = f"there is no Python module {name!r} in {folder} or among the installed ones"
-            raise InvalidRequest(message, hint=_HINT) from None
+            hint = f"leave out `.py`: `python:{top}:FUNCTION`" if name == f"{top}.py" else _HINT
+            raise InvalidRequest(message, hint=hint) from None
         raise InvalidRequest(f"the Python module {name} cannot be imported: {_say(error)}") from error
     except (Exception, SystemExit) as error:
         raise InvalidRequest(f"the Python module {name} cannot be imported: {_say(error)}") from error
@@ -279,7 +280,7 @@ class _Threads:
             try:
                 loop.call_soon_threadsafe(settle, result)
             except RuntimeError:
-                return  # the loop has been closed; nobody asks any more
+                self._calls.put(None)  # the loop has been closed; nobody asks any more
 
         if self._free:
             self._free -= 1
