@@ -48,7 +48,7 @@ async def run(
         request = JobRequest(
             input_path=path,
             instruction=instruction,
-            table=table or TableOptions(delimiter=delimiter_of(path)),
+            table=table or TableOptions(),
             output_path=None if output_path is None else Path(output_path),
             force=force,
             output_schema=schema_document(output_schema),
@@ -71,11 +71,6 @@ async def run(
 def run_sync(table_path: str | Path, instruction: str, **options: Any) -> JobResult:
     """`run` for programs without an event loop of their own; the same arguments."""
     return asyncio.run(run(table_path, instruction, **options))
-
-
-def delimiter_of(path: Path) -> str:
-    """TAB for `.tsv` and `.tab`, else a comma."""
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
 
 
 def schema_document(schema: dict[str, Any] | str | type | None) -> dict[str, Any] | str | None:

@@ -27,11 +27,11 @@ class TableOptions:
     """How a table is read and which rows are taken: first the range, then the sample, then the limit.
 
     `range` is half-open over kept rows from 0. Without a `seed` a sample is the same one every time, so
-    that a preview shows what a run will take.
+    that a preview shows what a run will take. A `delimiter` of None is the file name's: see default_delimiter.
     """
 
     id_column: str | None = None
-    delimiter: str = ","
+    delimiter: str | None = None
     encoding: str | None = None
     limit: int | None = None
     range: tuple[int | None, int | None] | None = None
@@ -39,7 +39,8 @@ class TableOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        known_delimiter(self.delimiter)
+        if self.delimiter is not None:
+            known_delimiter(self.delimiter)
         if self.encoding is not None:
             known_encoding(self.encoding)
         for name, count in (("limit", self.limit), ("sample", self.sample)):
@@ -72,7 +73,7 @@ class _Pass:
         self.head = b""
         self._sha256 = hashlib.sha256()
         self._bytes = self._measured(chunks())
-        self._delimiter = known_delimiter(options.delimiter)
+        self._delimiter = known_delimiter(options.delimiter or ",")
         self.records = read_records(decode(self._bytes, options.encoding), self._delimiter)
 
     def _measured(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -147,7 +148,9 @@ class Table:
             for total, _ in enumerate(survey.rows(self.headers), 1):  # noqa: B007
                 pass
         else:
-            ids = IdColumn(_find_column(self._options.id_column, self.headers, self._options.delimiter))
+            ids = IdColumn(
+                _find_column(self._options.id_column, self.headers, self._options.delimiter or ",")
+            )
             for total, cells in enumerate(survey.rows(self.headers), 1):  # noqa: B007
                 ids.add(cells[ids.position])
             ids.settle()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rowcrew.clock import Clock
+from rowcrew.domain.dialect import default_delimiter
 from rowcrew.domain.ids import new_id, short
 from rowcrew.domain.intake import Table, TableOptions
 from rowcrew.domain.job import JobSettings
@@ -63,13 +64,20 @@ def prepare(request: JobRequest) -> Prepared:
     check_settings(request.settings)
     schema = None if request.output_schema is None else OutputSchema.parse(request.output_schema)
     try:
-        table = Table.survey(lambda: read_chunks(path), request.table)
+        table = Table.survey(lambda: read_chunks(path), table_options(request.table, path))
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from error
     template = Template.parse(
         request.instruction, table.headers, allow_unknown=request.allow_unknown_placeholders
     )
     return Prepared(table, template, schema, path)
+
+
+def table_options(options: TableOptions, path: Path) -> TableOptions:
+    """With the delimiter that the file's name stands for, where none was asked for."""
+    if options.delimiter is not None:
+        return options
+    return replace(options, delimiter=default_delimiter(path.name))
 
 
 def _input_path(path: Path) -> Path:
@@ -126,7 +134,7 @@ def fingerprint(request: JobRequest, digest: str, schema: OutputSchema | None) -
     """Equal for jobs that would pay for the same work: how many workers do it makes no difference."""
     settings = asdict(replace(request.settings, max_concurrency=None))
     parts = [digest, request.instruction, settings, schema.document if schema else None]
-    parts.append(asdict(request.table))
+    parts.append(asdict(table_options(request.table, request.input_path)))
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
