@@ -29,7 +29,7 @@ ENDINGS: dict[type[errors.RowcrewError], Ending] = {
     errors.InvalidRequest: Ending(
         USAGE, "`rowcrew --help` shows the commands, and COMMAND --help its options"
     ),
-    errors.NotFound: Ending(USAGE, "`rowcrew list` shows the jobs"),
+    errors.NotFound: Ending(USAGE, "`rowcrew list` shows the jobs, `rowcrew show JOB --status all` its rows"),
     errors.Conflict: Ending(STOPPED, "`rowcrew status` shows where the job stands"),
     errors.LimitReached: Ending(STOPPED, LATER),
     errors.Interrupted: Ending(SIGNALLED + 2, "`rowcrew resume` goes on"),

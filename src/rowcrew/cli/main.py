@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 
 import click
 
@@ -77,7 +76,9 @@ class Program(click.Group):
 
 def _print_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        click.echo(f"rowcrew {version('rowcrew')}")
+        # Loaded here: it takes a fifth of the time that --help may take.
+        version: str = import_module("importlib.metadata").version("rowcrew")
+        click.echo(f"rowcrew {version}")
         context.exit()
 
 

@@ -18,8 +18,6 @@ from rowcrew.scheduler.creation import JobRequest
 
 Span = tuple[int | None, int | None]
 
-TAB_SUFFIXES = (".tsv", ".tab")
-
 
 class Delimiter(click.ParamType[str]):
     """One character; `\\t` and `tab` are the tab."""
@@ -154,8 +152,8 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options
 
 
-def build_request(options: JobOptions, settings: JobSettings = JobSettings()) -> JobRequest:
-    """The request that the options stand for. Raises InvalidRequest."""
+def build_request(options: JobOptions) -> JobRequest:
+    """The request that the options stand for, but for its settings. Raises InvalidRequest."""
     return JobRequest(
         input_path=_input_path(options.input_path),
         instruction=_instruction(options),
@@ -164,7 +162,6 @@ def build_request(options: JobOptions, settings: JobSettings = JobSettings()) ->
         force=options.force,
         output_schema=None if options.output_schema is None else _schema_text(options.output_schema),
         name=options.name,
-        settings=settings,
         auto_export=not options.no_export,
         allow_unknown_placeholders=options.allow_unknown_placeholders,
         new=options.new,
@@ -257,10 +254,9 @@ def _as_text(data: bytes, what: str) -> str:
 def _table_options(options: JobOptions) -> TableOptions:
     if options.seed is not None and options.sample is None:
         raise InvalidRequest("--seed is only for --sample", hint="add --sample N, or leave --seed out")
-    tabs = options.input_path.suffix.lower() in TAB_SUFFIXES
     return TableOptions(
         id_column=options.id_column,
-        delimiter=options.delimiter or ("\t" if tabs else ","),
+        delimiter=options.delimiter,
         encoding=options.encoding,
         limit=options.limit,
         range=options.span,

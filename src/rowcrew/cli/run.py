@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import click
 
@@ -63,7 +64,7 @@ async def create_and_run(
     engine: Engine, options: JobOptions, audience: Audience, interrupts: Interrupts
 ) -> int:
     """The whole of `rowcrew run`, once the engine is open."""
-    request = build_request(options, job_settings(options, engine))
+    request = replace(build_request(options), settings=job_settings(options, engine))
     created = await engine.jobs.create_from_table(request)
     interrupts.created(created.job.id)
     for notice in created.notices:
