@@ -121,7 +121,7 @@ async def test_a_spawn_cancelled_after_its_thread_exists_shuts_that_thread_down(
     opening = gate()
 
     class SlowJournal(NoJournal):
-        async def flush(self) -> None:
+        async def flush(self, thread_id: str) -> None:
             opening.reached.set()
             await opening.opened.wait()
 

@@ -29,7 +29,7 @@ ENDS = (
 class SlowJournal(NoJournal):
     """Gives others a turn at every write, as a real one does."""
 
-    async def flush(self) -> None:
+    async def flush(self, thread_id: str) -> None:
         await asyncio.to_thread(int)
 
 

@@ -288,7 +288,7 @@ class FullDisk(NoJournal):
     def __init__(self, *, good: int) -> None:
         self.good = good
 
-    async def flush(self) -> None:
+    async def flush(self, thread_id: str) -> None:
         self.good -= 1
         if self.good < 0:
             raise DiskFull("no room on the disk")

@@ -93,7 +93,7 @@ class AgentControl:
         try:
             started = ThreadStarted(thread_id=thread.id, at_ms=self._clock.now_ms(), parent_id=parent_id)
             self._journal.note(started)
-            await self._journal.flush()
+            await self._journal.flush(thread.id)
             self.bus.publish(started)
             if message is not None:
                 thread.send(message)

@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
 
 class Journal(Protocol):
-    """Takes facts and model messages in the order in which they came to be, and keeps them at `flush`.
+    """Takes the facts and model messages of each thread in their order, and keeps them at `flush`.
 
-    `note` and `remember` do not wait; `flush` returns when all that was noted before is durable.
+    `note` and `remember` do not wait; `flush` returns when all that was noted of the thread is durable.
     """
 
     def note(self, fact: Fact) -> None: ...
 
     def remember(self, thread_id: str, turn_id: str, message: "ModelMessage") -> None: ...
 
-    async def flush(self) -> None: ...
+    async def flush(self, thread_id: str) -> None: ...
 
 
 class NoJournal:
@@ -30,5 +30,5 @@ class NoJournal:
     def remember(self, thread_id: str, turn_id: str, message: "ModelMessage") -> None:
         pass
 
-    async def flush(self) -> None:
+    async def flush(self, thread_id: str) -> None:
         pass

@@ -99,7 +99,7 @@ class TurnRecord:
     async def save(self) -> None:
         """Return when all that was recorded is durable."""
         async with asyncio.timeout(FLUSH_SECONDS):
-            await self._journal.flush()
+            await self._journal.flush(self.thread_id)
 
     async def end(self, status: TurnStatus, failure: TurnFailure | None = None) -> TurnEnded:
         """Close what is open, make all of it durable, and tell the one terminal fact.

@@ -1,0 +1,129 @@
+"""The journal that is kept in the history file, and what a thread needs from there to go on after a restart.
+
+Discipline: `note` and `remember` are called on the event loop and only fill a thread's buffer; `flush` hands
+the buffer to the writer as one write. Turns of one thread never overlap, so that its writes come in order.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    RetryPromptPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+
+from rowcrew.agent.turn import interrupted_text
+from rowcrew.clock import Clock
+from rowcrew.domain.events import Fact, TurnFact, TurnStarted
+from rowcrew.errors import Conflict
+from rowcrew.processes import ProcessIdentity, identify, is_alive
+from rowcrew.store.cells import plain_json
+from rowcrew.store.database import Connection, Database
+from rowcrew.store.history import HistoryStore
+
+# A fact, or messages of a turn as JSON.
+Entry = Fact | tuple[str, str]
+
+
+class DurableJournal:
+    """Implements Journal on the history file."""
+
+    def __init__(self, history: Database, *, owner: ProcessIdentity | None = None) -> None:
+        self._history = history
+        self._owner = owner or identify()
+        self._buffers: dict[str, list[Entry]] = {}
+
+    def note(self, fact: Fact) -> None:
+        # The history keeps turns; what is true of a thread is the state file's.
+        if isinstance(fact, TurnFact):
+            self._buffers.setdefault(fact.thread_id, []).append(fact)
+
+    def remember(self, thread_id: str, turn_id: str, message: ModelMessage) -> None:
+        self._buffers.setdefault(thread_id, []).append((turn_id, dump_messages([message])))
+
+    async def flush(self, thread_id: str) -> None:
+        """One durable write. What could not be written stays in the buffer for the next flush."""
+        entries = self._buffers.pop(thread_id, None)
+        if not entries:
+            return
+        try:
+            await self._history.write(partial(self._keep, thread_id, entries))
+        except Exception:
+            self._buffers[thread_id] = [*entries, *self._buffers.get(thread_id, [])]
+            raise
+
+    def _keep(self, thread_id: str, entries: Sequence[Entry], connection: Connection) -> None:
+        history = HistoryStore(connection)
+        for entry in entries:
+            if isinstance(entry, tuple):
+                history.append_messages(thread_id, *entry)
+            elif not history.note(entry, owner=self._owner) and isinstance(entry, TurnStarted):
+                raise Conflict(
+                    f"the thread {thread_id} has a turn in progress elsewhere", state=entry.turn_id
+                )
+
+
+def dump_messages(messages: list[ModelMessage]) -> str:
+    """Model messages as a JSON array."""
+    try:
+        return ModelMessagesTypeAdapter.dump_json(messages).decode("utf-8")
+    except ValueError:
+        # A lone surrogate, which a model can say and UTF-8 cannot hold.
+        return plain_json(ModelMessagesTypeAdapter.dump_python(messages, mode="json"))
+
+
+async def load_messages(history: Database, thread_id: str) -> list[ModelMessage]:
+    """What was said in a thread so far, fit to be gone on with."""
+    arrays = await history.read(lambda connection: HistoryStore(connection).list_messages(thread_id))
+    return mend(message for text in arrays for message in ModelMessagesTypeAdapter.validate_json(text))
+
+
+def mend(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """The messages with an answer to each tool call: where a crash cut a turn off, it was interrupted."""
+    mended: list[ModelMessage] = []
+    open_calls: dict[str, ToolCallPart] = {}
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            answered = {
+                part.tool_call_id
+                for part in message.parts
+                if isinstance(part, ToolReturnPart | RetryPromptPart)
+            }
+            left = [call for call_id, call in open_calls.items() if call_id not in answered]
+        else:
+            left = list(open_calls.values())
+        if left:
+            mended.append(_interrupted(left))
+        mended.append(message)
+        open_calls = {}
+        if isinstance(message, ModelResponse):
+            open_calls = {part.tool_call_id: part for part in message.parts if isinstance(part, ToolCallPart)}
+    if open_calls:
+        mended.append(_interrupted(list(open_calls.values())))
+    return mended
+
+
+def _interrupted(calls: Sequence[ToolCallPart]) -> ModelRequest:
+    parts: list[ModelRequestPart] = [
+        ToolReturnPart(
+            call.tool_name, interrupted_text(0), tool_call_id=call.tool_call_id, outcome="interrupted"
+        )
+        for call in calls
+    ]
+    return ModelRequest(parts)
+
+
+async def settle_history(history: Database, clock: Clock) -> list[tuple[str, str]]:
+    """At start: interrupt the turns that dead processes left in progress. Returns (thread, turn) ids."""
+    now = clock.now_ms()
+    return await history.write(
+        lambda connection: HistoryStore(connection).settle_open_turns(
+            is_dead=lambda owner: not is_alive(owner), now=now
+        )
+    )
