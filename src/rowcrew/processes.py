@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -92,15 +92,12 @@ def end_session(identity: ProcessIdentity, marker: str | None = None) -> bool:
 
 def end_sessions(targets: Sequence[tuple[ProcessIdentity, str | None]]) -> set[int]:
     """`end_session` for many with one look at the process table. Returns the pids that were killed."""
-    here = boot_id()
     # One boot's pids say nothing about another's processes.
-    wanted = [(identity, marker) for identity, marker in targets if identity.boot_id == here]
+    wanted = _Wanted([target for target in targets if target[0].boot_id == boot_id()])
     killed: set[int] = set()
-    if not wanted:
-        return killed
     deadline = time.monotonic() + _KILL_SECONDS
     pause = 0.001
-    while left := _members(wanted):
+    while left := wanted.members():
         # Again until none is found: one of them may have forked while the table was being read.
         for seen in left:
             _kill(seen)
@@ -112,51 +109,56 @@ def end_sessions(targets: Sequence[tuple[ProcessIdentity, str | None]]) -> set[i
     return killed
 
 
-def _members(wanted: Sequence[tuple[ProcessIdentity, str | None]]) -> list[_Seen]:
-    """The living processes that belong to one of the sessions."""
-    table = {seen.pid: seen for seen in _process_table()}
-    own = os.getpid()
-    members = {
-        seen.pid: seen
-        for seen in table.values()
-        if not seen.is_dead and seen.pid != own and _belongs(seen, wanted, table)
-    }
-    # Children of members are members, whatever session they made for themselves.
-    grown = bool(members)
-    while grown:
-        grown = False
-        for seen in table.values():
-            if seen.parent in members and seen.pid not in members and seen.pid != own and not seen.is_dead:
-                members[seen.pid] = seen
-                grown = True
-    return list(members.values())
+class _Wanted:
+    """Sessions to be ended, by what their processes can be known by."""
 
+    def __init__(self, targets: Sequence[tuple[ProcessIdentity, str | None]]) -> None:
+        self._leaders: dict[int, list[tuple[ProcessIdentity, str | None]]] = {}
+        self._marked: dict[str, list[ProcessIdentity]] = {}
+        for identity, marker in targets:
+            self._leaders.setdefault(identity.pid, []).append((identity, marker))
+            if marker is not None and _HAS_PROC:
+                self._marked.setdefault(marker, []).append(identity)
+        marked = [identity for identities in self._marked.values() for identity in identities]
+        self._oldest = min((int(identity.started) for identity in marked), default=0)
 
-def _belongs(
-    seen: _Seen, wanted: Sequence[tuple[ProcessIdentity, str | None]], table: dict[int, _Seen]
-) -> bool:
-    marks: frozenset[str] | None = None
-    for identity, marker in wanted:
-        if _is_older(seen, identity):
-            continue
-        leader = table.get(identity.pid)
-        in_session = identity.pid in (seen.pid, seen.group, seen.session)
-        if in_session and leader is not None and leader.started == identity.started:
-            return True
-        if marker is None or not _HAS_PROC:
-            # Nothing else can be asked: the number of a session is not given away while it has members.
-            if in_session and leader is None:
-                return True
-            continue
-        if marks is None:
-            marks = _marks(seen.pid)
-        if marker in marks:
-            return True
-    return False
+    def members(self) -> list[_Seen]:
+        """The living processes that belong to one of them, leaders first, lest they see children die."""
+        if not self._leaders:
+            return []
+        table = {seen.pid: seen for seen in _process_table()}
+        own = os.getpid()
+        living = [seen for seen in table.values() if not seen.is_dead and seen.pid != own]
+        members = {seen.pid: seen for seen in living if self._has(seen, table)}
+        # Children of members are members, whatever session they made for themselves.
+        size = -1
+        while size != len(members):
+            size = len(members)
+            members.update((seen.pid, seen) for seen in living if seen.parent in members)
+        return sorted(members.values(), key=lambda seen: seen.pid not in self._leaders)
+
+    def _has(self, seen: _Seen, table: Mapping[int, _Seen]) -> bool:
+        for number in {seen.pid, seen.group, seen.session}:
+            for identity, marker in self._leaders.get(number, ()):
+                leader = table.get(number)
+                if leader is not None:
+                    if leader.started == identity.started:
+                        return True
+                elif (marker is None or not _HAS_PROC) and not _is_older(seen, identity):
+                    # Nothing else can be asked: a session's number is not given away while it has members.
+                    return True
+        return self._is_marked(seen)
+
+    def _is_marked(self, seen: _Seen) -> bool:
+        # A process that is older than all of them comes from none: this spares reading most environments.
+        if not self._marked or int(seen.started) < self._oldest:
+            return False
+        found = (identity for marker in _marks(seen.pid) for identity in self._marked.get(marker, ()))
+        return any(not _is_older(seen, identity) for identity in found)
 
 
 def _is_older(seen: _Seen, identity: ProcessIdentity) -> bool:
-    """A process that started before the leader cannot come from it. Spares reading most environments."""
+    """A process that started before the leader cannot come from it."""
     return _HAS_PROC and int(seen.started) < int(identity.started)
 
 
