@@ -27,7 +27,7 @@ class TableOptions:
     """How a table is read and which rows are taken: first the range, then the sample, then the limit.
 
     `range` is half-open over kept rows from 0. Without a `seed` a sample is the same one every time, so
-    that a preview shows what a run will take. A `delimiter` of None is the file name's: see default_delimiter.
+    that a preview shows what a run will take. A `delimiter` of None is the file name's.
     """
 
     id_column: str | None = None

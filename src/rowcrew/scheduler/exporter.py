@@ -83,7 +83,9 @@ def write_table(
 
     try:
         try:
-            with part.open("w", encoding="utf-8-sig" if bom else "utf-8", newline="") as file:
+            # Results are cleaned when they are reported; a stray surrogate must not cost the whole table.
+            encoding = "utf-8-sig" if bom else "utf-8"
+            with part.open("w", encoding=encoding, errors="replace", newline="") as file:
                 file.writelines(_lines(job, counted(), expand=expand, raw=raw, output_format=output_format))
                 file.flush()
                 os.fsync(file.fileno())
