@@ -71,7 +71,7 @@ class Interrupts:
             self._tell("Ending at once. Nothing that was reported is lost.")
         elif self._run is not None:
             self._run.interrupt()
-            self._tell(f"Interrupted: ending the workers. {self._go_on()} Once more ends them at once.")
+            self._tell(f"Interrupted: ending the workers (again: at once). {self._go_on()}")
         elif self._task is not None:
             self._task.cancel()
             self._tell(f"Interrupted. {self._go_on()}")

@@ -1,10 +1,11 @@
 """The progress panel on a terminal. The only module that loads rich; loaded when a panel is drawn."""
 
 from rich.box import ROUNDED
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel as Frame
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from rowcrew.cli.render import progress_line
@@ -24,7 +25,9 @@ class Panel:
     def draw(self, progress: Progress) -> None:
         done = progress.completed + progress.failed
         bar = ProgressBar(total=max(1, progress.total), completed=done if progress.total else 1)
-        body = Group(bar, Text(progress_line(progress)))
+        body = Table.grid(expand=True)
+        body.add_row(bar)
+        body.add_row(Text(progress_line(progress)))
         frame = Frame(body, title=Text(self._title), box=ROUNDED, width=min(WIDTH, self._console.width))
         if self._live is None:
             self._live = Live(

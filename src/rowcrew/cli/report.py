@@ -43,9 +43,11 @@ def report(
             hint="a command worker has ROWCREW_JOB_ID, ROWCREW_ITEM_ID and ROWCREW_THREAD_ID set;"
             " elsewhere give --job, --item and --thread",
         )
-    text = sys.stdin.read() if result is None or result == "-" else result
     try:
-        answer = parse_answer(text)
+        from_input = result is None or result == "-"
+        answer = parse_answer(sys.stdin.buffer.read().decode("utf-8-sig") if from_input else result or "")
+    except UnicodeDecodeError as error:
+        return _refused(f"the result is not UTF-8 text (byte {error.start})")
     except InvalidResult as error:
         return _refused(str(error))
     job_id, item_id, thread_id = job, item, thread

@@ -1,0 +1,46 @@
+"""Writing: JSON in UTF-8, no obeyed control characters, no noise about readers that have gone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rowcrew.cli.terminal import one_line, printable, show_json
+
+
+def test_control_characters_are_shown_and_not_obeyed() -> None:
+    assert printable("a\x1b[31mb\x07c\r\u202ed\te\nf\x9b") == "a\\x1b[31mb\\x07c\\x0d\\x202ed\te\nf\\x9b"
+
+
+def test_one_line_is_one_line_and_no_longer_than_asked() -> None:
+    assert one_line("a\n\n b\tc") == "a b c"
+    assert one_line("x" * 300) == "x" * 199 + "…"
+
+
+def test_json_is_utf8_and_survives_names_that_are_no_text(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    show_json({"path": "ü\udcff"})
+    assert capfdbinary.readouterr().out == b'{"path": "\xc3\xbc\\udcff"}\n'
+
+
+def run(code: str, shell: str) -> subprocess.CompletedProcess[str]:
+    program = f"from rowcrew.cli.terminal import say, show\n{code}"
+    return subprocess.run(
+        ["sh", "-c", f'"$0" -c "$1" {shell}', sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    done = run("for n in range(100000): show(str(n))\nsay('done')", "| head -n 1")
+    assert (done.stdout, done.stderr) == ("0\n", "done\n")
+
+
+def test_standard_error_may_be_gone_too() -> None:
+    done = run("for n in range(100000): say(str(n))\nshow('done')", "2>&1 >/dev/null | head -n 1")
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_closed_streams_are_no_error() -> None:
+    assert run("say('x')\nshow('y')", ">&- 2>&-").returncode == 0
