@@ -11,6 +11,7 @@ that is empty at first:
 - any other block is only shown.
 """
 
+import itertools
 import os
 import re
 import subprocess
@@ -95,7 +96,7 @@ class Page:
 
     def run(self) -> None:
         blocks = blocks_of(self._path.read_text(encoding="utf-8"))
-        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        for block, after in itertools.zip_longest(blocks, blocks[1:]):
             if block.file:
                 (self._folder / block.file).write_text(block.body, encoding="utf-8")
             elif block.language == "console":
