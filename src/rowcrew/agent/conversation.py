@@ -72,16 +72,12 @@ class Conversation:
         self.usage += answer.usage
         return self._add(answer.response)
 
-    def add_results(self, answers: Iterable[tuple[ToolCall, str, bool]]) -> ModelMessage:
-        """Answer calls: (call, output, whether it went well). A model refuses a call left unanswered."""
+    def add_results(self, answers: Iterable[tuple[ToolCall, str]]) -> ModelMessage:
+        """Answer calls, each with its output. A model refuses a call that is left unanswered."""
         return self._add(
             ModelRequest(
-                [
-                    ToolReturnPart(
-                        call.name, output, tool_call_id=call.id, outcome="success" if ok else "failed"
-                    )
-                    for call, output, ok in answers
-                ]
+                # Always as a success: the library would wrap what failed in JSON, and the sentence is ours.
+                [ToolReturnPart(call.name, output, tool_call_id=call.id) for call, output in answers]
             )
         )
 

@@ -111,10 +111,7 @@ def mend(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
 
 def _interrupted(calls: Sequence[ToolCallPart]) -> ModelRequest:
     parts: list[ModelRequestPart] = [
-        ToolReturnPart(
-            call.tool_name, interrupted_text(0), tool_call_id=call.tool_call_id, outcome="interrupted"
-        )
-        for call in calls
+        ToolReturnPart(call.tool_name, interrupted_text(0), tool_call_id=call.tool_call_id) for call in calls
     ]
     return ModelRequest(parts)
 

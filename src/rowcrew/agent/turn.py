@@ -153,7 +153,7 @@ class Turn:
         finally:
             answers = [self._answer_to(one) for one in running]
             self._record.remember(self._conversation.add_results(answers))
-            for one, (_, output, _) in zip(running, answers, strict=True):
+            for one, (_, output) in zip(running, answers, strict=True):
                 # Only what heeded no cancellation is still open.
                 self._record.close_item(one.item_id, TurnItemStatus.INTERRUPTED, {"output": output})
 
@@ -188,16 +188,16 @@ class Turn:
             status = TurnItemStatus.FAILED
             raise
         finally:
-            _, output, _ = self._answer_to(one)
+            _, output = self._answer_to(one)
             details = one.result.details if one.result is not None else {}
             self._record.close_item(one.item_id, status, {"output": output, **details})
 
-    def _answer_to(self, one: RunningCall) -> tuple[ToolCall, str, bool]:
+    def _answer_to(self, one: RunningCall) -> tuple[ToolCall, str]:
         if one.started is None:
-            return one.call, NOT_RUN, False
+            return one.call, NOT_RUN
         if one.result is None:
             one.result = ToolResult(interrupted_text(self._record.clock.monotonic() - one.started), ok=False)
-        return one.call, one.result.output, one.result.ok
+        return one.call, one.result.output
 
     async def _end(self, outcome: Outcome) -> TurnEnded:
         match outcome:

@@ -7,6 +7,16 @@ from rowcrew.agent.builtin.search import search_files_tool
 from rowcrew.agent.builtin.shell import shell_tool
 from rowcrew.agent.tools import Tool
 
+__all__ = [
+    "Sandbox",
+    "SandboxMode",
+    "apply_patch_tool",
+    "builtin_tools",
+    "file_tools",
+    "search_files_tool",
+    "shell_tool",
+]
+
 
 def builtin_tools(sandbox: Sandbox) -> list[Tool]:
     """All that the sandbox's mode allows, in the order in which a model gets them."""
