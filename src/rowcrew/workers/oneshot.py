@@ -36,7 +36,7 @@ _CUT = "the answer was cut off at the token limit"
 _FILTERED = "the provider withheld the answer (content filter)"
 
 
-async def open_kind(_: str, settings: JobSettings, surroundings: Surroundings) -> "OneshotKind":
+async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "OneshotKind":
     """What a job's settings mean. Raises InvalidRequest."""
     if settings.model is None:
         raise InvalidRequest(
