@@ -31,6 +31,18 @@ async def rescue(database: Database, clock: Clock, job: Job, epoch: int) -> int:
     return len(leftovers)
 
 
+async def end_lingering(database: Database, job_id: str, *, owner: str) -> None:
+    """End workers that a dead owner left though their attempts are over: reported, and still there.
+
+    To be called before its lease is taken: from then on nobody can tell them from the next owner's.
+    """
+    processes = await database.read(
+        lambda connection: JobItemStore(connection).lingering(job_id, owner=owner)
+    )
+    if processes:
+        await asyncio.to_thread(end_sessions, list(processes))
+
+
 def _end_processes(leftovers: list[Leftover]) -> None:
     end_sessions(
         [

@@ -16,7 +16,7 @@ from rowcrew.scheduler.context import RunContext
 from rowcrew.scheduler.holds import ProviderHolds
 from rowcrew.scheduler.lease import HeldLease, is_dead, new_claim
 from rowcrew.scheduler.progress import Progress, ProgressMeter
-from rowcrew.scheduler.rescue import rescue
+from rowcrew.scheduler.rescue import end_lingering, rescue
 from rowcrew.scheduler.runner import JobRunner
 from rowcrew.scheduler.tables import write_job_table
 from rowcrew.scheduler.views import JobResult, result_of
@@ -162,6 +162,8 @@ class Starter:
 
     async def _take_lease(self, job: Job, auto_export: bool | None, *, starts: bool) -> HeldLease:
         claim, now = new_claim(self.clock), self.clock.now_ms()
+        if job.lease is not None and is_dead(job.lease, self.clock):
+            await end_lingering(self.database, job.id, owner=job.lease.owner)
 
         def take(connection: Connection) -> int | Lease | Literal["nothing_left"]:
             jobs = JobStore(connection)

@@ -127,6 +127,11 @@ class JobItemStore:
             found.append(Leftover(item_of(row), process))
         return found
 
+    def lingering(self, job_id: str, *, owner: str) -> list[tuple[ProcessIdentity, str]]:
+        """(process, thread) of workers that may have outlived both their attempt and this dead owner."""
+        rows: Iterator[Any] = self._connection.execute(queries.lingering, {"job_id": job_id, "owner": owner})
+        return [(ProcessIdentity(pid, started, boot), thread) for thread, pid, started, boot in rows]
+
     # -- moves of a runner ------------------------------------------------------------------------------
 
     def fence(self, job_id: str, epoch: int) -> None:

@@ -73,6 +73,14 @@ SELECT i.*, a.pid, a.pid_started, a.boot_id FROM agent_job_items i
 LEFT JOIN agent_job_attempts a ON a.thread_id = i.assigned_thread_id
 WHERE i.job_id = :job_id AND i.status = 'running' ORDER BY i.row_index
 
+-- name: lingering
+-- Before a dead owner's lease is taken: workers of its last minute, whose attempts are over but which it may
+-- not have seen end. Guard: the lease is still that owner's.
+SELECT a.thread_id, a.pid, a.pid_started, a.boot_id FROM agent_job_attempts a
+JOIN agent_jobs j ON j.id = a.job_id
+WHERE a.job_id = :job_id AND j.lease_owner = :owner AND a.pid IS NOT NULL
+  AND a.ended_at_ms >= j.lease_heartbeat_at_ms - 60000
+
 -- name: list_attempts
 -- JobService.item, oldest first.
 SELECT * FROM agent_job_attempts WHERE job_id = :job_id AND item_id = :item_id ORDER BY id
