@@ -99,3 +99,13 @@ def test_neighbours_that_only_read_run_side_by_side_and_others_alone_and_in_orde
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools have the name 'read'"):
         ToolRegistry([tool(), tool()])
+    with pytest.raises(ValueError, match="two tools have the name 'read'"):
+        ToolRegistry([tool()]).plus(tool())
+
+
+async def test_a_registry_with_more_tools_leaves_the_first_as_it_was() -> None:
+    first = ToolRegistry([tool()])
+    more = first.plus(tool("other"))
+    assert [one.name for one in more] == ["read", "other"]
+    assert [one.name for one in first] == ["read"]
+    assert (await more.run(ToolCall("1", "other", {}))).output.startswith("wrong arguments for `other`")

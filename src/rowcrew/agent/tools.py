@@ -113,6 +113,16 @@ class ToolRegistry:
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
+    def plus(self, *tools: Tool) -> "ToolRegistry":
+        """These tools and more. Cheap: what was prepared for these is used again."""
+        more = ToolRegistry(tools)
+        twice = sorted(self._tools.keys() & more._tools.keys())
+        if twice:
+            raise ValueError(f"two tools have the name {twice[0]!r}")
+        more._tools = {**self._tools, **more._tools}
+        more._validators = {**self._validators, **more._validators}
+        return more
+
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
 

@@ -83,7 +83,7 @@ class AgentKind:
         self.owned_control: AgentControl | None = None
         self._client = client
         self._control = control
-        self._tools = builtin_tools(sandbox)
+        self._tools = ToolRegistry(builtin_tools(sandbox))
         self._request_timeout = request_timeout
 
     @property
@@ -95,7 +95,7 @@ class AgentKind:
         report = ReportTool(order)
         spec = AgentSpec(
             self._client,
-            ToolRegistry([*self._tools, report.tool]),
+            self._tools.plus(report.tool),
             INSTRUCTIONS,
             request_timeout=self._request_timeout,
         )

@@ -32,7 +32,8 @@ def shell_tool(sandbox: Sandbox) -> Tool:
         if not folder.is_dir():
             raise ToolError(f"there is no folder {arguments['workdir']!r}")
         timeout_ms = arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
-        shell = shutil.which("bash", path=sandbox.environment.get("PATH")) or "/bin/sh"
+        # Not from the PATH: confined, only the system's own folders are there.
+        shell = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or "/bin/sh"
         command = sandbox.wrap([shell, "-c", arguments["command"]], folder)
         output = BoundedOutput()
         exit_code = await _run(command, sandbox, folder, output, seconds=timeout_ms / 1000)
