@@ -1,4 +1,4 @@
-"""The books of a job after whatever happened to it: is every row there once, and is what is told of it true?"""
+"""The books of a job after whatever happened: is every row there once, is what is told of it true?"""
 
 import csv
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The real command in processes of its own, as a user types it. It knows the engine's files only to look at them."""
+"""The real command in processes of its own, as a user types it. It only looks at the engine's files."""
 
 import csv
 import json

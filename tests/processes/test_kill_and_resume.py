@@ -1,4 +1,4 @@
-"""The whole engine is killed with SIGKILL at work; `resume` goes on. Nothing is lost, twice, or left behind."""
+"""The whole engine is killed with SIGKILL at work; `resume` goes on. Nothing is lost, doubled or left."""
 
 import os
 import random
