@@ -23,6 +23,8 @@ from pathlib import Path
 import pytest
 
 from rowcrew import config
+from rowcrew.cli.main import VERBS
+from rowcrew.cli.run import run
 from rowcrew.errors import ErrorClass
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,6 +189,13 @@ def test_the_guide_names_every_setting_and_its_variable() -> None:
     keys = [".".join(path).replace("*", "NAME") for path in config._KINDS]
     variables = [f"ROWCREW_{'_'.join(path).upper()}" for path in config._KINDS if "*" not in path]
     assert [name for name in (*keys, *variables) if f"`{name}`" not in text] == []
+
+
+def test_the_guide_names_every_verb_and_every_option_of_run() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in GUIDE)
+    verbs = [verb for verb in VERBS if f"rowcrew {verb}" not in text]
+    options = [name for option in run.params for name in option.opts if name.startswith("--")]
+    assert (verbs, [name for name in options if name not in text]) == ([], [])
 
 
 def test_every_page_of_the_guide_is_linked_from_its_first_page() -> None:
