@@ -151,9 +151,10 @@ class ReportTool:
         verdict = await self._order.report(
             arguments["result"], stop=arguments.get("stop", False), usage=usage
         )
+        # Whatever becomes of the report: its usage is the engine's to keep from now on.
+        self.handed_over += usage
         if verdict.accepted:
             self.accepted = True
-            self.handed_over += usage
             return _answer({"accepted": True}, ends_turn=True)
         self._refuse(arguments["result"], verdict.reason or "it was not accepted")
         return _answer({"accepted": False, "reason": self.refusal}, ends_turn=not verdict.mendable)
