@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ from rowcrew.processes import (
     is_alive,
 )
 
+# Nobody else's: it is what processes are ended by, and other tests may run beside these.
+MARKER = str(uuid.uuid4())
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
@@ -143,53 +146,53 @@ def test_a_name_with_brackets_and_blanks_is_no_matter(started: Started) -> None:
 def test_the_leader_and_its_children_are_ended(started: Started) -> None:
     running, family = started.python(f"{FAMILY}\ntime.sleep(600)")
     assert _states(family) == [True, True]
-    assert end_session(identify(running.pid), "no such marker")
+    assert end_session(identify(running.pid), f"no {MARKER}")
     assert running.wait() == -signal.SIGKILL
     assert _states(family)[0] is False
 
 
 @on_linux
 def test_a_daemon_is_found_by_its_marker(started: Started) -> None:
-    running, family = started.python(f"{FAMILY}\ntime.sleep(600)", marker="mine")
-    assert end_session(identify(running.pid), "mine")
+    running, family = started.python(f"{FAMILY}\ntime.sleep(600)", marker=MARKER)
+    assert end_session(identify(running.pid), MARKER)
     assert _states(family) == [False, False]
 
 
 @on_linux
 def test_a_session_without_its_leader_is_ended_when_it_carries_the_marker(started: Started) -> None:
-    running, family = started.python(FAMILY, marker="mine")
+    running, family = started.python(FAMILY, marker=MARKER)
     identity = identify(running.pid)
     assert running.wait() == 0
-    assert end_sessions([(identity, "mine")]) == set(family)
+    assert end_sessions([(identity, MARKER)]) == set(family)
     assert _states(family) == [False, False]
-    assert not end_session(identity, "mine")
+    assert not end_session(identity, MARKER)
 
 
 @on_linux
 def test_a_session_without_its_leader_is_left_alone_when_the_marker_is_anothers(started: Started) -> None:
-    running, family = started.python(FAMILY, marker="another's")
+    running, family = started.python(FAMILY, marker=f"not {MARKER}")
     identity = identify(running.pid)
     running.wait()
-    assert not end_session(identity, "mine")
+    assert not end_session(identity, MARKER)
     assert _states(family) == [True, True]
 
 
 def test_a_stranger_with_a_reused_pid_is_left_alone(started: Started) -> None:
     running, _ = started.python(HANG)
     earlier = replace(identify(running.pid), started="1")
-    assert not end_session(earlier, "mine")
+    assert not end_session(earlier, MARKER)
     assert not end_session(earlier)
     assert running.poll() is None
 
 
 def test_a_process_of_another_boot_is_left_alone(started: Started) -> None:
-    running, _ = started.python(HANG, marker="mine")
-    assert not end_session(replace(identify(running.pid), boot_id="another boot"), "mine")
+    running, _ = started.python(HANG, marker=MARKER)
+    assert not end_session(replace(identify(running.pid), boot_id="another boot"), MARKER)
     assert running.poll() is None
 
 
 def test_this_process_is_never_ended() -> None:
-    assert not end_session(ProcessIdentity(os.getpid(), identify().started, boot_id()), "mine")
+    assert not end_session(ProcessIdentity(os.getpid(), identify().started, boot_id()), MARKER)
 
 
 def test_many_sessions_are_ended_with_one_call(started: Started) -> None:

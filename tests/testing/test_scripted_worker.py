@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rowcrew.domain.ids import new_id
 from rowcrew.errors import ErrorClass
 from rowcrew.processes import is_alive
 from rowcrew.testing import RecordingReporter, make_order
@@ -39,7 +40,7 @@ async def _attempts(
             home=home,
             row={"id": "w01", "do": do},
             attempt=attempt,
-            thread_id=f"thread-{attempt}",
+            thread_id=new_id(),
         )
         ended.append(await (await kind.start(order)).work())
     return ended, [reported.result for reported in reporter.reports]
@@ -115,7 +116,7 @@ class Arrival(RecordingReporter):
 async def test_a_report_is_taken_from_a_worker_that_then_hangs(kind: WorkerKind, tmp_path: Path) -> None:
     reporter = Arrival()
     row = {"id": "w19", "do": "report-then-hang"}
-    worker = await kind.start(make_order(report=reporter, home=tmp_path, row=row))
+    worker = await kind.start(make_order(report=reporter, home=tmp_path, row=row, thread_id=new_id()))
     work = asyncio.create_task(worker.work())
     await asyncio.wait_for(reporter.came.wait(), 30)
     assert worker.process is not None

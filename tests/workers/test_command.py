@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from rowcrew.domain.ids import new_id
 from rowcrew.errors import ErrorClass, InvalidRequest, LimitReached, RowcrewError
 from rowcrew.processes import is_alive
 from rowcrew.testing import RecordingReporter, Reported, make_order
 from rowcrew.workers.command import CommandKind, open_command
-from rowcrew.workers.contract import Ended, Verdict, Worker
+from rowcrew.workers.contract import Ended, Verdict, Worker, WorkOrder
 
+THREAD = new_id()
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
@@ -46,8 +48,11 @@ class Bench:
         return await self.start(f"{shlex.quote(sys.executable)} -S program.py", **order)
 
     async def start(self, words: str, *, command_input: str = "json", **order: Any) -> Worker:
-        order = {"home": self.folder, "report": self.reporter, **order}
-        return await self.kind(words, command_input=command_input).start(make_order(**order))
+        return await self.kind(words, command_input=command_input).start(self.order(**order))
+
+    def order(self, **order: Any) -> WorkOrder:
+        """Its thread id is nobody else's: it is what the processes of an attempt are found and ended by."""
+        return make_order(**{"home": self.folder, "report": self.reporter, "thread_id": new_id(), **order})
 
     @property
     def results(self) -> list[object]:
@@ -117,7 +122,7 @@ async def test_a_program_with_a_path_is_looked_for_in_the_folder_of_the_job(benc
 async def test_a_folder_that_went_away_is_a_failed_start(bench: Bench) -> None:
     kind = open_command("true", folder=bench.folder / "gone")
     with pytest.raises(RowcrewError, match="the process could not be started"):
-        await kind.start(make_order(report=bench.reporter))
+        await kind.start(bench.order())
 
 
 async def test_room_for_processes_is_what_the_open_files_allow(bench: Bench) -> None:
@@ -131,7 +136,7 @@ async def test_no_file_left_for_another_process_is_a_limit_while_others_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = bench.kind("sleep 600")
-    order = make_order(report=bench.reporter, home=bench.folder)
+    order = bench.order()
 
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(24, "Too many open files")
@@ -192,7 +197,7 @@ from rowcrew.workers.command import open_command
 
 async def main():
     kind = open_command("touch ran", folder=Path.cwd())
-    worker = await kind.start(make_order(report=RecordingReporter()))
+    worker = await kind.start(make_order(report=RecordingReporter(), thread_id=sys.argv[1]))
     print(worker.process.pid, flush=True)
     os.kill(os.getpid(), 9)
 
@@ -203,7 +208,7 @@ asyncio.run(main())
 @on_linux
 def test_when_the_engine_dies_the_gate_closes(bench: Bench) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", ENGINE], cwd=bench.folder, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", ENGINE, THREAD], cwd=bench.folder, stdout=subprocess.PIPE, text=True
     ) as engine:
         assert engine.stdout is not None
         pid = int(engine.stdout.readline())
@@ -254,14 +259,14 @@ import json, os
 names = ["ROWCREW_JOB_ID", "ROWCREW_ITEM_ID", "ROWCREW_ATTEMPT", "ROWCREW_THREAD_ID", "ROWCREW_HOME", "OTHER"]
 print(json.dumps({name: os.environ.get(name) for name in names}))
 """
-    worker = await bench.python(script)
+    worker = await bench.python(script, thread_id=THREAD)
     assert await worker.work() == Ended()
     assert bench.results == [
         {
             "ROWCREW_JOB_ID": "job-1",
             "ROWCREW_ITEM_ID": "row-1",
             "ROWCREW_ATTEMPT": "1",
-            "ROWCREW_THREAD_ID": "thread-1",
+            "ROWCREW_THREAD_ID": THREAD,
             "ROWCREW_HOME": str(bench.folder),
             "OTHER": "kept",
         }
@@ -666,8 +671,7 @@ async def test_no_file_stays_open_after_many_workers(bench: Bench) -> None:
     before = _open_files()
 
     async def attempt(number: int) -> Ended:
-        order = make_order(report=bench.reporter, home=bench.folder, thread_id=f"thread-{number}")
-        worker = await kind.start(order)
+        worker = await kind.start(bench.order())
         if number % 5 == 0:
             await worker.end(0)
         return await worker.work()
