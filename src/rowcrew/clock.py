@@ -1,4 +1,4 @@
-"""The seam to time. Everything that waits or dates something takes a Clock; only this file reads the system's."""
+"""The seam to time. What waits or dates something takes a Clock; only this file reads the machine's own."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a job item is: one row of a job, and where it stands. It decides nothing; see lifecycle.py for the moves."""
+"""What a job item is: one row of a job, and where it stands. The moves are in lifecycle.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

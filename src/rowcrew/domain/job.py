@@ -45,7 +45,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """How a job is worked on. Everything here is frozen with the job and decides whether two jobs are the same."""
+    """How a job is worked on, frozen with it; what decides whether two jobs are the same."""
 
     worker: str = "agent"
     model: str | None = None

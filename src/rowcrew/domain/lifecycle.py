@@ -1,7 +1,7 @@
 """The transition tables of job, job item, turn and queued turn: the one place where a move is allowed.
 
-The store's queries guard the same moves in their WHERE; a generated test tries every state with every event on
-the real store, and docs/lifecycle.md is drawn from these tables.
+The store's queries guard the same moves in their WHERE; a generated test tries every state with every event
+on the real store, and docs/lifecycle.md is drawn from these tables.
 """
 
 from collections.abc import Mapping
