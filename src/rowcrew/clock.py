@@ -1,4 +1,4 @@
-"""The seam to time. What waits or dates something takes a Clock; only this file reads the machine's own."""
+"""The seam to time. What waits or dates something takes a Clock; only this file reads the system's."""
 
 import asyncio
 import time
