@@ -67,7 +67,10 @@ def _store(connection: Connection, report: Report, result_json: str, now: int) -
         usage=report.usage,
         now=now,
     )
-    if outcome == "accepted" and report.stop:
+    if outcome != "accepted":
+        # What was refused was paid for all the same.
+        items.add_usage(report.job_id, report.thread_id, report.usage)
+    elif report.stop:
         JobStore(connection).stop(report.job_id, now=now)
     return outcome
 

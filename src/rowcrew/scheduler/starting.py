@@ -88,6 +88,7 @@ class Starter:
     ) -> JobRun:
         """Take the lease and run. See JobService.start."""
         self._refuse_if_running_here(job)
+        await self.database.look_for_room()
         surroundings = self.surroundings(job.settings, max_concurrency)
         kind = await open_kind(job.settings, surroundings)
         try:
