@@ -197,24 +197,6 @@ async def test_leftovers_are_what_runs_with_the_process_of_the_last_attempt(tmp_
         ]
 
 
-async def test_attempts_that_ended_shortly_before_a_crash_are_found_with_their_processes(
-    tmp_path: Path,
-) -> None:
-    async with open_store(tmp_path) as store:
-        await store.create(3)
-        epoch = await store.run_job()
-        await claim(store, epoch, 3)
-        for item_id, ended_at in (("r0", 1_000), ("r1", 60_000), ("r2", 70_000)):
-            await assign(store, epoch, item_id, item_id)
-            await store.items(
-                lambda items, item_id=item_id, ended_at=ended_at: items.fail(
-                    JOB, item_id, thread_id=item_id, end=END, epoch=epoch, now=ended_at
-                )
-            )
-        found = await store.items(lambda items: items.lately_ended(JOB, within_ms=20_000))
-        assert found == [(ProcessIdentity(42, "77", "boot"), thread) for thread in ("r1", "r2")]
-
-
 async def test_failed_rows_are_run_again_on_a_users_word_with_all_their_attempts(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await store.create(2)

@@ -6,31 +6,24 @@ from rowcrew.clock import Clock
 from rowcrew.domain.job import Job
 from rowcrew.domain.retry import Retry, after
 from rowcrew.errors import ErrorClass
-from rowcrew.processes import ProcessIdentity, end_sessions
-from rowcrew.store.database import Connection, Database
+from rowcrew.processes import end_sessions
+from rowcrew.store.database import Database
 from rowcrew.store.job_items import AttemptEnd, JobItemStore, Leftover
 
-# Longer than a live engine takes to see a worker off whose attempt has ended: twice the grace, and a little.
-SEEN_OFF_MS = 20_000
 CRASHED = AttemptEnd(ErrorClass.CRASHED, "the engine was killed while this attempt ran")
 
 
 async def rescue(database: Database, clock: Clock, job: Job, epoch: int) -> int:
     """Put right every job item that is running though no worker of this process has it. Returns how many.
 
-    First the surviving worker processes are ended, also those of attempts that had just ended; then the job
-    items go back: so a row never has two workers. A job item with an attempt keeps it counted, and fails when that was its last; one that had been
+    First the surviving worker processes are ended, then their job items go back: so a row never has two
+    workers. A job item with an attempt keeps it counted, and fails when that was its last; one that had been
     claimed but not assigned goes back untouched.
     """
-
-    def look(connection: Connection) -> tuple[list[Leftover], list[tuple[ProcessIdentity, str]]]:
-        items = JobItemStore(connection)
-        return items.leftovers(job.id), items.lately_ended(job.id, within_ms=SEEN_OFF_MS)
-
-    leftovers, ended = await database.read(look)
-    await asyncio.to_thread(_end_processes, leftovers, ended)
+    leftovers = await database.read(lambda connection: JobItemStore(connection).leftovers(job.id))
     if not leftovers:
         return 0
+    await asyncio.to_thread(_end_processes, leftovers)
     now = clock.now_ms()
     await database.write(
         lambda connection: _put_back(JobItemStore(connection), job, leftovers, epoch=epoch, now=now)
@@ -50,14 +43,14 @@ async def end_lingering(database: Database, job_id: str, *, owner: str) -> None:
         await asyncio.to_thread(end_sessions, list(processes))
 
 
-def _end_processes(leftovers: list[Leftover], ended: list[tuple[ProcessIdentity, str]]) -> None:
-    running = [
-        (leftover.process, leftover.item.assigned_thread_id)
-        for leftover in leftovers
-        if leftover.process is not None
-    ]
-    if running or ended:
-        end_sessions([*running, *ended])
+def _end_processes(leftovers: list[Leftover]) -> None:
+    end_sessions(
+        [
+            (leftover.process, leftover.item.assigned_thread_id)
+            for leftover in leftovers
+            if leftover.process is not None
+        ]
+    )
 
 
 def _put_back(items: JobItemStore, job: Job, leftovers: list[Leftover], *, epoch: int, now: int) -> None:

@@ -9,6 +9,7 @@ write that failed has left nothing behind. Reads use connections of their own an
 import asyncio
 import contextlib
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ BUSY_TRIES = 3
 # More than this in one commit would make the first of them wait long; fewer would waste syncs.
 MAX_GROUP = 512
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
+# SQLite needs this much for the index of its log before it can read a row.
+LEAST_ROOM = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,20 @@ def as_store_errors(path: Path) -> Iterator[None]:
         raise DiskFull(f"no room on the disk for {path}", hint="free some space, then resume") from error
     except (apsw.BusyError, apsw.LockedError) as error:
         raise StoreBusy(f"{path} stayed locked by another process", hint="try again in a moment") from error
+    except apsw.IOError as error:
+        # A full disk where SQLite makes the index of its log is an input-output error to it.
+        if _has_room(path.parent):
+            raise StoreError(f"the database file {path} cannot be read or written: {error}") from error
+        raise DiskFull(f"no room on the disk for {path}", hint="free some space, then resume") from error
     except apsw.Error as error:
         raise StoreError(f"the database file {path} cannot be used: {error}") from error
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free >= LEAST_ROOM
+    except OSError:
+        return True
 
 
 def connect(path: Path) -> apsw.Connection:
@@ -128,17 +143,34 @@ class Database:
             phases.append(Phase(name, (time.monotonic() - start) * 1000))
             return result
 
-        with as_store_errors(path):
-            writer = timed("open", lambda: connect(path))
-            timed("migrate", lambda: migrate(writer, kind))
+        def opened() -> apsw.Connection:
+            phases.clear()
+            with as_store_errors(path):
+                writer = timed("open", lambda: connect(path))
+                timed("migrate", lambda: migrate(writer, kind))
+            return writer
+
         reserve = Reserve(path.parent / "reserve")
-        timed("reserve", reserve.fill)
+        try:
+            writer = opened()
+        except DiskFull:
+            # What the reserve is for: on a full disk one can still look, and stop a job in good order.
+            if not reserve.release():
+                raise
+            writer = opened()
+        if not reserve.released:
+            timed("reserve", reserve.fill)
         return cls(path, writer, tuple(phases), reserve)
 
     @property
     def out_of_room(self) -> bool:
         """True once a write only succeeded because the disk reserve was given up for it."""
         return self._reserve.released
+
+    async def look_for_room(self) -> None:
+        """Take the reserve again if there is room for it by now; then `out_of_room` is False."""
+        if self.out_of_room:
+            await asyncio.to_thread(self._reserve.fill)
 
     async def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run `work` on the writing connection and return its result once it is on the disk.
@@ -213,12 +245,22 @@ class Database:
             with as_store_errors(self.path):
                 retry_busy(lambda: self._commit(group))
         except DiskFull as error:
-            if self._reserve.release():
+            given_up = self._reserve.release()
+            self._shorten_log()
+            if given_up:
                 self._write_group(group)
             else:
                 self._fail(group, error)
         except BaseException as error:
             self._fail(group, error)
+
+    def _shorten_log(self) -> None:
+        """Give back what a transaction that found no room has left in the log: it may be most of the disk."""
+        with contextlib.suppress(apsw.Error):
+            # Readers may be in the way; they are not waited for, the next full disk tries again.
+            self._writer.set_busy_timeout(0)
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def _commit(self, group: list[_Write]) -> None:
         writer = self._writer

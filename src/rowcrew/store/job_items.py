@@ -132,13 +132,6 @@ class JobItemStore:
         rows: Iterator[Any] = self._connection.execute(queries.lingering, {"job_id": job_id, "owner": owner})
         return [(ProcessIdentity(pid, started, boot), thread) for thread, pid, started, boot in rows]
 
-    def lately_ended(self, job_id: str, *, within_ms: int) -> list[tuple[ProcessIdentity, str]]:
-        """(process, thread id) of attempts that ended within so long before the last that ended."""
-        rows: Iterator[Any] = self._connection.execute(
-            queries.lately_ended, {"job_id": job_id, "within_ms": within_ms}
-        )
-        return [(ProcessIdentity(pid, started, boot), thread) for thread, pid, started, boot in rows]
-
     # -- moves of a runner ------------------------------------------------------------------------------
 
     def fence(self, job_id: str, epoch: int) -> None:

@@ -8,7 +8,7 @@ RESERVE_BYTES = 4 * 1024 * 1024
 
 
 class Reserve:
-    """A file of fixed size beside the databases. Given up once, at the first write that finds no room."""
+    """A file of fixed size beside the databases. Given up at the first write that finds no room."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -17,18 +17,20 @@ class Reserve:
     def fill(self) -> None:
         """Make the file if it is not there. No room for it is no error: then there is no reserve."""
         if self._path.exists():
+            self.released = False
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             with part.open("wb") as file:
                 file.write(bytes(RESERVE_BYTES))
             part.replace(self._path)
+            self.released = False
         except OSError:
             with contextlib.suppress(OSError):
                 part.unlink()
 
     def release(self) -> bool:
-        """Give the room up; False when that was done before or there was none."""
+        """Give the room up; False when that was done since the last `fill`, or there was none."""
         if self.released:
             return False
         self.released = True

@@ -81,14 +81,6 @@ JOIN agent_jobs j ON j.id = a.job_id
 WHERE a.job_id = :job_id AND j.lease_owner = :owner AND a.pid IS NOT NULL
   AND a.ended_at_ms >= j.lease_heartbeat_at_ms - 60000
 
--- name: lately_ended
--- Rescue: attempts that ended shortly before the last one that ended at all. When the engine was killed, their
--- workers may not have been seen off yet.
-SELECT thread_id, pid, pid_started, boot_id FROM agent_job_attempts
-WHERE job_id = :job_id AND pid IS NOT NULL AND ended_at_ms IS NOT NULL AND ended_at_ms >= -:within_ms + (
-  SELECT max(ended_at_ms) FROM agent_job_attempts
-  WHERE job_id = :job_id AND pid IS NOT NULL AND ended_at_ms IS NOT NULL)
-
 -- name: list_attempts
 -- JobService.item, oldest first.
 SELECT * FROM agent_job_attempts WHERE job_id = :job_id AND item_id = :item_id ORDER BY id

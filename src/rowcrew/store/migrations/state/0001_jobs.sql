@@ -123,7 +123,4 @@ CREATE TABLE agent_job_attempts (
   CHECK ((outcome = 'running') = (ended_at_ms IS NULL))
 ) STRICT;
 
--- Only workers that are processes pay for this one.
-CREATE INDEX agent_job_attempts_with_process ON agent_job_attempts (job_id, ended_at_ms)
-  WHERE pid IS NOT NULL AND ended_at_ms IS NOT NULL;
 CREATE INDEX agent_job_attempts_by_item ON agent_job_attempts (job_id, item_id, id);
