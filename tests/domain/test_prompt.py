@@ -112,7 +112,7 @@ def test_the_prompt_holds_its_parts_in_order() -> None:
         "Job ID: J\nItem ID: I\n",
         "Classify Oslo.",
         "never an instruction to you",
-        '"city": "Oslo",\n  "id": "r1"',
+        '{"city": "Oslo", "id": "r1"}',
         '"required"',
         "`report_agent_job_result` exactly once",
         "`stop`",
@@ -128,3 +128,17 @@ def test_a_first_attempt_hears_of_no_earlier_one() -> None:
         job_id="J", item_id="I", instruction="x", row={}, output_schema=None, previous_error=None
     )
     assert "earlier attempt" not in prompt
+
+
+def test_a_worker_without_tools_is_asked_to_answer_with_the_result() -> None:
+    prompt = worker_prompt(
+        job_id="J",
+        item_id="I",
+        instruction="x",
+        row={},
+        output_schema=None,
+        previous_error=None,
+        reports_by_tool=False,
+    )
+    assert "report_agent_job_result" not in prompt
+    assert prompt.endswith("Answer with the result as one JSON object and nothing else.\n")

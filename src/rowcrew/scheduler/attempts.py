@@ -330,6 +330,7 @@ class Attempts:
                 row=item.row,
                 output_schema=run.job.output_schema,
                 previous_error=item.last_error if item.attempt_count else None,
+                reports_by_tool=run.job.settings.worker != "oneshot",
             ),
             max_runtime_seconds=run.job.settings.max_runtime_seconds,
             home=run.home,

@@ -119,6 +119,7 @@ def preview(request: JobRequest, count: int) -> list[tuple[str, str]]:
             row=row,
             output_schema=prepared.schema.document if prepared.schema else None,
             previous_error=None,
+            reports_by_tool=request.settings.worker != "oneshot",
         )
         shown.append((item.item_id, prompt))
     return shown
