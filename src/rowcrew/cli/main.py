@@ -43,6 +43,7 @@ VERBS: dict[str, Lazy] = {
         "rowcrew.cli.diagnosis:doctor", "Check the database files; show paths, versions, settings."
     ),
     "models": Lazy("rowcrew.cli.models:models", "Fetch and list the embedded models."),
+    "mcp": Lazy("rowcrew.cli.servers:mcp", "Serve the job tools to other agents over MCP."),
 }
 
 
