@@ -1,11 +1,14 @@
 """The composition root: opens the stores of one home, holds the services. Doors get everything from here."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
@@ -14,6 +17,11 @@ from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
 from rowcrew.store.migrate import version
+
+if TYPE_CHECKING:
+    from rowcrew.agent.control import AgentControl
+    from rowcrew.agent.runtime import AgentRuntime
+    from rowcrew.agent.service import ThreadService
 
 FILES: dict[Kind, str] = {
     "state": "state_1.sqlite",
@@ -52,8 +60,12 @@ class Engine:
             max_threads=settings.agents.max_threads,
             max_depth=settings.agents.max_depth,
             model_providers=settings.model_providers,
+            agents=self.agents,
         )
         self._opened: dict[Kind, Database] = {"state": state}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._agents: AgentRuntime | None = None
+        self._threads: ThreadService | None = None
 
     @classmethod
     @asynccontextmanager
@@ -69,6 +81,8 @@ class Engine:
             yield engine
         finally:
             await engine.jobs.close()
+            if engine._agents is not None:
+                await engine._agents.close()
             for database in engine._opened.values():
                 await database.close()
 
@@ -113,9 +127,43 @@ class Engine:
 
     async def database(self, kind: Kind) -> Database:
         """The database of a kind, opened when it is first asked for."""
-        if kind not in self._opened:
-            self._opened[kind] = await Database.open(self.home / FILES[kind], kind=kind)
-        return self._opened[kind]
+        async with self._once(kind):
+            if kind not in self._opened:
+                self._opened[kind] = await Database.open(self.home / FILES[kind], kind=kind)
+            return self._opened[kind]
+
+    # What knows models is loaded when it is first asked for: commands that only look must not pay for it.
+
+    async def agents(self) -> "AgentRuntime":
+        """What all agents of this process share, of jobs and of threads."""
+        async with self._once("agents"):
+            if self._agents is None:
+                runtime: AgentRuntime = import_module("rowcrew.agent.runtime").AgentRuntime(
+                    self.state,
+                    await self.database("history"),
+                    self.clock,
+                    max_threads=self.settings.agents.max_threads,
+                    max_depth=self.settings.agents.max_depth,
+                )
+                self._agents = await runtime.open()
+            return self._agents
+
+    async def control(self) -> "AgentControl":
+        """Starts and ends the agents of this process."""
+        return (await self.agents()).control
+
+    async def threads(self) -> "ThreadService":
+        """The use cases around threads and their turns."""
+        runtime = await self.agents()
+        if self._threads is None:
+            self._threads = import_module("rowcrew.agent.service").ThreadService(
+                runtime, self.settings, partial(self.database, "queue")
+            )
+        return self._threads
+
+    def _once(self, what: str) -> asyncio.Lock:
+        """Held while something is opened, so that nobody opens it twice."""
+        return self._opening.setdefault(what, asyncio.Lock())
 
 
 def prepare_home(home: Path, *, allow_network: bool) -> None:

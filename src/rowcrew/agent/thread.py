@@ -86,21 +86,31 @@ class AgentThread:
         """The turn that runs now."""
         return None if self._turn is None else self._turn.id
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a turn that is sent now would start at once."""
+        return self._turn is None and not self._mailbox
+
     def watch(self) -> StatusWatch:
         return StatusWatch(self._status)
 
     def send(
-        self, text: str, *, output_schema: dict[str, Any] | None = None, interrupt: bool = False
+        self,
+        text: str,
+        *,
+        output_schema: dict[str, Any] | None = None,
+        interrupt: bool = False,
+        turn_id: str | None = None,
     ) -> SentTurn:
         """Put a turn into the mailbox: at its end, or, with `interrupt`, in place of the turn that runs now.
 
-        Conflict when the thread is ending; LimitReached when the mailbox is full.
+        `turn_id` is for who must know it before the turn starts. Conflict when the thread is ending; LimitReached when the mailbox is full.
         """
         if self._shutting_down:
             raise Conflict(f"the thread {self.id} is shutting down", state=AgentState.SHUTDOWN)
         if len(self._mailbox) >= MAILBOX_CAPACITY:
             raise LimitReached(f"the thread {self.id} has {MAILBOX_CAPACITY} turns waiting already")
-        sent = SentTurn(new_id(), text, output_schema, asyncio.get_running_loop().create_future())
+        sent = SentTurn(turn_id or new_id(), text, output_schema, asyncio.get_running_loop().create_future())
         if interrupt:
             self.interrupt()
             self._mailbox.appendleft(sent)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +45,10 @@ class CreatedJob:
 
 
 class JobService:
-    """Jobs of one home. `max_threads` caps every job's concurrency where it is set."""
+    """Jobs of one home. `max_threads` caps every job's concurrency where it is set.
+
+    `agents` opens what all agents of the process share, when the first worker needs it.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class JobService:
         max_threads: int | None = None,
         max_depth: int = 1,
         model_providers: Mapping[str, Mapping[str, Any]] | None = None,
+        agents: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -67,6 +71,7 @@ class JobService:
             max_threads=max_threads,
             max_depth=max_depth,
             model_providers=model_providers or {},
+            agents=agents,
         )
 
     # -- creating and running ---------------------------------------------------------------------------

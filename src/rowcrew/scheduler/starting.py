@@ -1,7 +1,7 @@
 """Starting a job in this process: its worker kind, its lease, its runner; and the runs that are under way."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -65,6 +65,7 @@ class Starter:
     max_threads: int | None
     max_depth: int
     model_providers: Mapping[str, Mapping[str, Any]]
+    agents: Callable[[], Awaitable[Any]] | None = None
     _runs: dict[str, JobRun] = field(default_factory=dict)
 
     def surroundings(self, settings: JobSettings, asked: int | None = None) -> Surroundings:
@@ -76,6 +77,7 @@ class Starter:
             model_providers=self.model_providers,
             max_threads=self.max_threads,
             max_depth=self.max_depth,
+            agents=self.agents,
         )
 
     async def start(

@@ -11,20 +11,25 @@ from typing import Any
 
 from rowcrew.agent.builtin import Sandbox, builtin_tools
 from rowcrew.agent.control import SHUTDOWN_SECONDS, AgentControl
+from rowcrew.agent.ledger import ThreadLedger
 from rowcrew.agent.models import ModelChoice, ModelClient, choose
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.agent.thread import AgentSpec, AgentThread
 from rowcrew.agent.tools import Arguments, Tool, ToolRegistry, ToolResult
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.events import TurnEnded
+from rowcrew.domain.ids import short
 from rowcrew.domain.job import JobSettings
 from rowcrew.domain.lifecycle import TurnStatus
 from rowcrew.domain.schema import compact
+from rowcrew.domain.thread import NewThread, preview_of
 from rowcrew.errors import Conflict, ErrorClass, InvalidRequest
 from rowcrew.processes import ProcessIdentity
 from rowcrew.workers.contract import Ended, Worker, WorkOrder
 from rowcrew.workers.kinds import Surroundings
 
+# Where the rows of workers' threads say that they come from.
+SOURCE = "job"
 REPORT_TOOL = "report_agent_job_result"
 # Reports for another job item than its own. Results that miss the schema are counted where they are checked.
 MAX_MISDIRECTED = 3
@@ -47,9 +52,16 @@ async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "Ag
         model_providers=surroundings.model_providers,
         home=surroundings.home,
     )
+    folder = Path(settings.working_folder)
+    if surroundings.agents is not None:
+        runtime = await surroundings.agents()
+        kind = await open_agent(
+            choice, control=runtime.control, sandbox_mode=settings.sandbox_mode, folder=folder
+        )
+        kind.ledger = runtime.ledger
+        return kind
     registry = AgentRegistry(max_threads=surroundings.max_threads, max_depth=surroundings.max_depth)
     control = AgentControl(registry)
-    folder = Path(settings.working_folder)
     kind = await open_agent(choice, control=control, sandbox_mode=settings.sandbox_mode, folder=folder)
     kind.owned_control = control
     return kind
@@ -66,7 +78,7 @@ async def open_agent(
     """Get a model and a sandbox ready. `request_timeout` is in seconds. Raises InvalidRequest."""
     sandbox = Sandbox.open(sandbox_mode, folder)
     client = await ModelClient.open(choice)
-    return AgentKind(client, control, sandbox, request_timeout=request_timeout)
+    return AgentKind(client, control, sandbox, model=choice.name, request_timeout=request_timeout)
 
 
 class AgentKind:
@@ -78,13 +90,18 @@ class AgentKind:
         control: AgentControl,
         sandbox: Sandbox,
         *,
+        model: str | None = None,
         request_timeout: float | None = None,
     ) -> None:
         self.owned_control: AgentControl | None = None
+        self.ledger: ThreadLedger | None = None
         self._client = client
+        self._model = model
         self._control = control
+        self._sandbox = sandbox
         self._tools = ToolRegistry(builtin_tools(sandbox))
         self._request_timeout = request_timeout
+        self._live: set[str] = set()
 
     @property
     def max_concurrency(self) -> int | None:
@@ -100,12 +117,31 @@ class AgentKind:
             request_timeout=self._request_timeout,
         )
         thread = await self._control.spawn(spec, thread_id=order.thread_id)
+        if self.ledger is not None:
+            self.ledger.add(self._row(order))
+        self._live.add(thread.id)
         report.thread = thread
-        return AgentWorker(order, thread, self._control, report, provider=self._client.provider)
+        return AgentWorker(
+            order, thread, self._control, report, provider=self._client.provider, live=self._live
+        )
+
+    def _row(self, order: WorkOrder) -> NewThread:
+        return NewThread(
+            id=order.thread_id,
+            source=SOURCE,
+            cwd=str(self._sandbox.workspace),
+            sandbox_mode=str(self._sandbox.mode),
+            model=self._model,
+            name=f"{short(order.job_id)} {order.item_id}",
+            preview=preview_of(order.instruction),
+        )
 
     async def close(self) -> None:
         if self.owned_control is not None:
             await self.owned_control.aclose()
+        else:
+            # The control is others' too; of ours, none is left by now unless it would not end.
+            await asyncio.gather(*(self._control.close(thread_id) for thread_id in self._live))
         await self._client.close()
 
 
@@ -186,12 +222,15 @@ class AgentWorker:
         report: ReportTool,
         *,
         provider: str,
+        live: set[str] | None = None,
     ) -> None:
         self._order = order
         self._thread = thread
         self._control = control
         self._report = report
         self._provider = provider
+        # The kind's: whose threads have not ended.
+        self._live: set[str] = set() if live is None else live
 
     @property
     def process(self) -> ProcessIdentity | None:
@@ -208,14 +247,20 @@ class AgentWorker:
             turn = await asyncio.shield(sent.ended)
             await self.end(SHUTDOWN_SECONDS)
         except asyncio.CancelledError:
-            await self._control.force_end(self._thread.id)
+            await self._force_end()
             raise
         return self._ended(turn)
 
     async def end(self, grace: float) -> None:
         await self._control.request_shutdown(self._thread.id)
-        if not await self._control.wait_ended(self._thread.id, seconds=grace):
-            await self._control.force_end(self._thread.id)
+        if await self._control.wait_ended(self._thread.id, seconds=grace):
+            self._live.discard(self._thread.id)
+        else:
+            await self._force_end()
+
+    async def _force_end(self) -> None:
+        if await self._control.force_end(self._thread.id):
+            self._live.discard(self._thread.id)
 
     def _ended(self, turn: TurnEnded | None) -> Ended:
         usage = _difference(self._thread.usage, self._report.handed_over)

@@ -1,27 +1,34 @@
 """Which module makes which kind of worker. Modules are loaded when a job needs them: some are heavy."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rowcrew.domain.job import JobSettings
 from rowcrew.errors import InvalidRequest
 from rowcrew.workers.contract import WorkerKind
+
+if TYPE_CHECKING:
+    from rowcrew.agent.runtime import AgentRuntime
 
 KINDS = ("agent", "oneshot", "command:<words>", "python:<module>:<function>")
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a kind may need of the process it runs in."""
+    """What a kind may need of the process it runs in.
+
+    `agents` gives what all agents of the process share; without it, a kind has limits of its own and no history.
+    """
 
     home: Path
     concurrency: int
     model_providers: Mapping[str, Mapping[str, Any]]
     max_threads: int | None
     max_depth: int
+    agents: "Callable[[], Awaitable[AgentRuntime]] | None" = None
 
 
 async def open_kind(settings: JobSettings, surroundings: Surroundings) -> WorkerKind:

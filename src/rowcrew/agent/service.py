@@ -1,0 +1,408 @@
+"""The use cases around threads, one method for each verb of a door: start, resume, fork, read, turns, delete.
+
+It knows no door and no subscriber: a thread is alive here from `start` or `resume` until `unload`, or until
+the runtime closes.
+Discipline: what makes a thread alive, ends it or deletes it holds that thread's lock; turns need none,
+because the thread runs them one at a time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rowcrew.agent.control import SHUTDOWN_SECONDS
+from rowcrew.agent.durable import load_messages
+from rowcrew.agent.runtime import AgentRuntime
+from rowcrew.agent.setup import LiveThread, MoreTools, SettledSetup, ThreadSetup, specify
+from rowcrew.agent.thread import AgentThread, SentTurn
+from rowcrew.config import Settings
+from rowcrew.domain.history import Turn
+from rowcrew.domain.ids import new_id, short
+from rowcrew.domain.thread import NewThread, Thread, ThreadPage
+from rowcrew.errors import Conflict, InvalidRequest, NotFound
+from rowcrew.processes import ProcessIdentity
+from rowcrew.store.database import Connection, Database
+from rowcrew.store.history import HistoryStore
+from rowcrew.store.threads import ThreadOrder, ThreadStore
+from rowcrew.store.turn_queue import TurnQueueStore
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+# Threads that someone leads. The others are a job's workers (`job`) and agents' agents (`collab`).
+LED_SOURCES = ("exec", "appServer", "cli", "mcp", "python")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadView:
+    """A thread with its turns, the oldest first; no turns where they were not asked for."""
+
+    thread: Thread
+    turns: tuple[Turn, ...] = ()
+
+
+class ThreadService:
+    """Threads of one home. `more_tools` add to the built-in tools of each thread."""
+
+    def __init__(
+        self,
+        runtime: AgentRuntime,
+        settings: Settings,
+        open_queue: Callable[[], Awaitable[Database]],
+        *,
+        more_tools: Sequence[MoreTools] = (),
+    ) -> None:
+        self.runtime = runtime
+        self.control = runtime.control
+        self.bus = runtime.bus
+        self._settings = settings
+        self._open_queue = open_queue
+        self._more_tools = tuple(more_tools)
+        self._live: dict[str, LiveThread] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    # -- coming alive -----------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        setup: ThreadSetup | None = None,
+        *,
+        source: str,
+        name: str | None = None,
+        parent_id: str | None = None,
+    ) -> Thread:
+        """A new thread, alive here and idle. An agent slot is taken only by one that an agent spawned.
+
+        Raises InvalidRequest (model, folder, mode, depth), LimitReached.
+        """
+        wanted = (setup or ThreadSetup()).settled(self._settings)
+        thread_id = new_id()
+        depth = self._depth_below(parent_id)
+        row = _row(thread_id, wanted, source=source, name=name, parent_id=parent_id, depth=depth)
+        return await self._begin(row, wanted, ())
+
+    async def resume(self, thread_id: str, setup: ThreadSetup | None = None) -> Thread:
+        """Make a stored thread alive here, with what `setup` changes from now on. No-op when it is already.
+
+        Raises NotFound; Conflict when it is alive in another process, or is to change while a turn runs;
+        InvalidRequest.
+        """
+        async with self._lock(thread_id):
+            stored = self.get(thread_id)
+            wanted = (setup or ThreadSetup()).settled(self._settings, stored)
+            live = self.find_live(thread_id)
+            if live is not None:
+                if setup is None or live.setup == wanted:
+                    return stored
+                if not self.control.get(thread_id).is_idle:
+                    raise Conflict(f"the thread {short(thread_id)} has a turn in progress", state="running")
+                await self._end(thread_id)
+            await self._take(thread_id)
+            try:
+                messages = await load_messages(self.runtime.history, thread_id)
+                await self._come_alive(stored, wanted, messages)
+            except BaseException:
+                await self._let_go(thread_id)
+                raise
+            now = self.runtime.clock.now_ms()
+            await self.runtime.state.write(
+                lambda connection: ThreadStore(connection).set_settings(
+                    thread_id,
+                    model=wanted.model,
+                    cwd=str(wanted.cwd),
+                    sandbox_mode=wanted.sandbox_mode,
+                    now=now,
+                )
+            )
+            return self.get(thread_id)
+
+    async def fork(
+        self,
+        thread_id: str,
+        setup: ThreadSetup | None = None,
+        *,
+        source: str,
+        up_to_turn_id: str | None = None,
+    ) -> Thread:
+        """A new thread that begins with the turns of another, up to and with the given one (None: all).
+
+        Raises NotFound (thread or turn), InvalidRequest.
+        """
+        stored = self.get(thread_id)
+        wanted = (setup or ThreadSetup()).settled(self._settings, stored)
+        new_thread_id, now = new_id(), self.runtime.clock.now_ms()
+        # The copy first: a thread that can be seen is whole.
+        await self.runtime.history.write(
+            lambda connection: HistoryStore(connection).fork(
+                thread_id, new_thread_id, up_to_turn_id=up_to_turn_id, now=now
+            )
+        )
+        row = _row(new_thread_id, wanted, source=source, name=stored.name)
+        row = replace(row, forked_from_id=thread_id, preview=stored.preview)
+        try:
+            return await self._begin(row, wanted, await load_messages(self.runtime.history, new_thread_id))
+        except BaseException:
+            await self._delete_history(new_thread_id)
+            raise
+
+    async def _begin(self, row: NewThread, setup: SettledSetup, messages: "Iterable[ModelMessage]") -> Thread:
+        now, owner = self.runtime.clock.now_ms(), self.runtime.owner
+
+        def create(connection: Connection) -> Thread:
+            threads = ThreadStore(connection)
+            threads.create(row, now=now)
+            threads.take(row.id, owner=owner, is_dead=self.runtime.is_dead)
+            return threads.get(row.id)
+
+        async with self._lock(row.id):
+            thread = await self.runtime.state.write(create)
+            try:
+                await self._come_alive(thread, setup, messages)
+            except BaseException:
+                await self.runtime.state.write(
+                    lambda connection: ThreadStore(connection).delete(row.id, owner=owner)
+                )
+                raise
+        return thread
+
+    async def _come_alive(
+        self, thread: Thread, setup: SettledSetup, messages: "Iterable[ModelMessage]"
+    ) -> None:
+        live, spec = await specify(self.runtime, self._settings, setup, thread.id, depth=thread.depth)
+        more = [tool for tools in self._more_tools for tool in tools(live)]
+        # One whose parent has ended is led by whoever resumes it.
+        parent_id = thread.parent_id
+        if parent_id is not None and parent_id not in self.control.registry:
+            parent_id = None
+        await self.control.spawn(
+            replace(spec, tools=spec.tools.plus(*more), messages=messages),
+            thread_id=thread.id,
+            parent_id=parent_id,
+            takes_slot=parent_id is not None,
+        )
+        self._live[thread.id] = live
+
+    def _depth_below(self, parent_id: str | None) -> int:
+        if parent_id is None:
+            return 0
+        return next((one.depth + 1 for one in self.control.registry if one.thread_id == parent_id), 0)
+
+    # -- turns ------------------------------------------------------------------------------------------
+
+    def start_turn(
+        self,
+        thread_id: str,
+        text: str,
+        *,
+        output_schema: dict[str, Any] | None = None,
+        interrupt: bool = False,
+    ) -> SentTurn:
+        """Give a thread its next turn, which starts when the one that runs has ended (`interrupt` ends it).
+
+        `await sent.ended` for its end. Raises NotFound when the thread is not alive here, Conflict,
+        LimitReached.
+        """
+        if not text.strip():
+            raise InvalidRequest("a turn needs a text", hint="say what is to be done")
+        return self.get_alive(thread_id).send(text, output_schema=output_schema, interrupt=interrupt)
+
+    def steer(self, thread_id: str, text: str, *, turn_id: str | None = None) -> str:
+        """Add to the turn that runs now; returns its id. Raises NotFound, Conflict (no such turn runs)."""
+        return self.get_alive(thread_id).steer(text, turn_id=turn_id)
+
+    def interrupt(self, thread_id: str, *, turn_id: str | None = None) -> bool:
+        """Ask the turn that runs to end. False when none runs. Raises NotFound, Conflict (another runs)."""
+        thread = self.get_alive(thread_id)
+        if turn_id is not None and thread.turn_id not in (None, turn_id):
+            raise Conflict("another turn is in progress", state=thread.turn_id)
+        return thread.interrupt()
+
+    # -- looking ----------------------------------------------------------------------------------------
+
+    def get(self, thread_id: str) -> Thread:
+        """The stored thread. Raises NotFound."""
+        return self.runtime.state.peek(lambda connection: ThreadStore(connection).get(thread_id))
+
+    def find(self, prefix: str) -> Thread:
+        """The thread whose id begins so. Raises NotFound, and InvalidRequest when several do."""
+        ids = self.runtime.state.peek(
+            lambda connection: ThreadStore(connection).list_ids_like(prefix.lower())
+        )
+        if not ids or not prefix:
+            raise NotFound(
+                f"no thread id begins with {prefix!r}", hint="`rowcrew thread list` shows the threads"
+            )
+        if len(ids) > 1:
+            some = ", ".join(short(found) for found in ids[:5])
+            raise InvalidRequest(
+                f"several thread ids begin with {prefix}: {some}", hint="give more of the id"
+            )
+        return self.get(ids[0])
+
+    async def read(self, thread_id: str, *, with_turns: bool = True) -> ThreadView:
+        """The thread as it is now, with its turns. Raises NotFound."""
+        await self.runtime.ledger.flush()
+        thread = self.get(thread_id)
+        if not with_turns:
+            return ThreadView(thread)
+        turns = await self.runtime.history.read(
+            lambda connection: HistoryStore(connection).list_turns(thread_id)
+        )
+        return ThreadView(thread, tuple(turns))
+
+    async def find_turn(self, thread_id: str, turn_id: str) -> Turn | None:
+        """One turn with its items, as far as it is kept."""
+        return await self.runtime.history.read(
+            lambda connection: HistoryStore(connection).find_turn(thread_id, turn_id)
+        )
+
+    def get_alive(self, thread_id: str) -> AgentThread:
+        """The agent of a thread that was started or resumed here. Raises NotFound."""
+        thread = self.control.find(thread_id) if thread_id in self._live else None
+        if thread is None:
+            raise NotFound(f"the thread {thread_id} is not loaded here", hint="resume it first")
+        return thread
+
+    def find_live(self, thread_id: str) -> LiveThread | None:
+        """What a thread that is alive here was made of."""
+        if self.control.find(thread_id) is None:
+            self._live.pop(thread_id, None)
+        return self._live.get(thread_id)
+
+    def list_loaded(self) -> list[str]:
+        """The threads that are alive here, in the order in which they came to be."""
+        return [thread_id for thread_id in tuple(self._live) if self.find_live(thread_id) is not None]
+
+    # -- changes ----------------------------------------------------------------------------------------
+
+    async def set_name(self, thread_id: str, name: str | None) -> Thread:
+        """Raises NotFound."""
+        now = self.runtime.clock.now_ms()
+        return await self._change(thread_id, lambda rows: rows.set_name(thread_id, name=name, now=now))
+
+    async def archive(self, thread_id: str) -> Thread:
+        """Take it out of the lists. Idempotent. Raises NotFound."""
+        now = self.runtime.clock.now_ms()
+        return await self._change(thread_id, lambda rows: rows.archive(thread_id, now=now))
+
+    async def unarchive(self, thread_id: str) -> Thread:
+        """Idempotent. Raises NotFound."""
+        now = self.runtime.clock.now_ms()
+        return await self._change(thread_id, lambda rows: rows.unarchive(thread_id, now=now))
+
+    async def _change(self, thread_id: str, change: Callable[[ThreadStore], bool]) -> Thread:
+        def write(connection: Connection) -> Thread:
+            change(ThreadStore(connection))
+            return ThreadStore(connection).get(thread_id)
+
+        return await self.runtime.state.write(write)
+
+    async def unload(self, thread_id: str) -> bool:
+        """End the thread here, with what it spawned; it stays stored. False when it was not alive here."""
+        async with self._lock(thread_id):
+            return await self._end(thread_id)
+
+    async def delete(self, thread_id: str) -> None:
+        """Delete a thread with its queued turns and its history; what it spawned stays.
+
+        Raises NotFound, and Conflict when it is alive in another process. Cut off in the middle, it can be
+        repeated: the row, by which the thread is found, goes last.
+        """
+        async with self._lock(thread_id):
+            self.get(thread_id)
+            if self.control.find(thread_id) is not None and thread_id not in self._live:
+                raise Conflict(f"the thread {short(thread_id)} is at work for a job", state="running")
+            await self._end(thread_id)
+            await self._take(thread_id)
+            queue = await self._open_queue()
+            await queue.write(lambda connection: TurnQueueStore(connection).delete_thread(thread_id))
+            await self._delete_history(thread_id)
+            owner = self.runtime.owner
+            await self.runtime.state.write(
+                lambda connection: ThreadStore(connection).delete(thread_id, owner=owner)
+            )
+        self._locks.pop(thread_id, None)
+
+    async def _end(self, thread_id: str) -> bool:
+        if self.find_live(thread_id) is None:
+            return False
+        await self.control.close(thread_id, seconds=SHUTDOWN_SECONDS)
+        if not await self.control.force_end(thread_id):
+            raise Conflict(f"the thread {short(thread_id)} does not end", state="running")
+        self._live.pop(thread_id, None)
+        # Its row must say that it is free before anyone takes it again.
+        await self.runtime.ledger.flush()
+        return True
+
+    async def _take(self, thread_id: str) -> None:
+        owner = self.runtime.owner
+        held: ProcessIdentity | None = await self.runtime.state.write(
+            lambda connection: ThreadStore(connection).take(
+                thread_id, owner=owner, is_dead=self.runtime.is_dead
+            )
+        )
+        if held is not None:
+            raise Conflict(
+                f"the thread {short(thread_id)} is in use by process {held.pid}",
+                state="loaded_elsewhere",
+                hint="end it there first, or fork it",
+            )
+
+    async def _let_go(self, thread_id: str) -> None:
+        owner = self.runtime.owner
+        await self.runtime.state.write(
+            lambda connection: ThreadStore(connection).let_go(thread_id, owner=owner)
+        )
+
+    async def _delete_history(self, thread_id: str) -> None:
+        await self.runtime.history.write(lambda connection: HistoryStore(connection).delete_thread(thread_id))
+
+    def _lock(self, thread_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(thread_id, asyncio.Lock())
+
+    # Last, because its name hides the builtin from the annotations below it.
+    def list(
+        self,
+        *,
+        limit: int = 25,
+        cursor: str | None = None,
+        archived: bool | None = False,
+        parent_id: str | None = None,
+        sources: Sequence[str] | None = LED_SOURCES,
+        search: str | None = None,
+        order: ThreadOrder = "created",
+    ) -> ThreadPage:
+        """A page of threads, the newest first. `archived` and `sources` None mean any."""
+        return self.runtime.state.peek(
+            lambda connection: ThreadStore(connection).list_page(
+                limit=limit,
+                cursor=cursor,
+                archived=archived,
+                parent_id=parent_id,
+                sources=sources,
+                search=search,
+                order=order,
+            )
+        )
+
+
+def _row(
+    thread_id: str,
+    setup: SettledSetup,
+    *,
+    source: str,
+    name: str | None = None,
+    parent_id: str | None = None,
+    depth: int = 0,
+) -> NewThread:
+    return NewThread(
+        id=thread_id,
+        source=source,
+        cwd=str(setup.cwd),
+        sandbox_mode=setup.sandbox_mode,
+        model=setup.model,
+        name=name,
+        parent_id=parent_id,
+        depth=depth,
+    )
