@@ -79,7 +79,7 @@ class ThreadService:
         wanted = (setup or ThreadSetup()).settled(self._settings)
         thread_id = new_id()
         depth = self._depth_below(parent_id)
-        row = _row(thread_id, wanted, source=source, name=name, parent_id=parent_id, depth=depth)
+        row = wanted.row(thread_id, source=source, name=name, parent_id=parent_id, depth=depth)
         return await self._begin(row, wanted, ())
 
     async def resume(self, thread_id: str, setup: ThreadSetup | None = None) -> Thread:
@@ -138,7 +138,7 @@ class ThreadService:
                 thread_id, new_thread_id, up_to_turn_id=up_to_turn_id, now=now
             )
         )
-        row = _row(new_thread_id, wanted, source=source, name=stored.name)
+        row = wanted.row(new_thread_id, source=source, name=stored.name)
         row = replace(row, forked_from_id=thread_id, preview=stored.preview)
         try:
             return await self._begin(row, wanted, await load_messages(self.runtime.history, new_thread_id))
@@ -385,24 +385,3 @@ class ThreadService:
                 order=order,
             )
         )
-
-
-def _row(
-    thread_id: str,
-    setup: SettledSetup,
-    *,
-    source: str,
-    name: str | None = None,
-    parent_id: str | None = None,
-    depth: int = 0,
-) -> NewThread:
-    return NewThread(
-        id=thread_id,
-        source=source,
-        cwd=str(setup.cwd),
-        sandbox_mode=setup.sandbox_mode,
-        model=setup.model,
-        name=name,
-        parent_id=parent_id,
-        depth=depth,
-    )

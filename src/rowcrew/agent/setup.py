@@ -10,7 +10,7 @@ from rowcrew.agent.runtime import AgentRuntime
 from rowcrew.agent.thread import AgentSpec
 from rowcrew.agent.tools import Tool, ToolRegistry
 from rowcrew.config import Settings
-from rowcrew.domain.thread import Thread
+from rowcrew.domain.thread import NewThread, Thread
 from rowcrew.errors import InvalidRequest
 
 INSTRUCTIONS = """You are an agent that works for a user, with tools. Nobody answers questions while \
@@ -76,6 +76,27 @@ class SettledSetup:
     also_writable: tuple[Path, ...]
     collab: bool
     instructions: str
+
+    def row(
+        self,
+        thread_id: str,
+        *,
+        source: str,
+        name: str | None = None,
+        parent_id: str | None = None,
+        depth: int = 0,
+    ) -> NewThread:
+        """The thread as it goes into the store."""
+        return NewThread(
+            id=thread_id,
+            source=source,
+            cwd=str(self.cwd),
+            sandbox_mode=self.sandbox_mode,
+            model=self.model,
+            name=name,
+            parent_id=parent_id,
+            depth=depth,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ KINDS = ("agent", "oneshot", "command:<words>", "python:<module>:<function>")
 class Surroundings:
     """What a kind may need of the process it runs in.
 
-    `agents` gives what all agents of the process share; without it, a kind has limits of its own and no history.
+    `agents` gives what all agents of the process share; without it a kind keeps no history.
     """
 
     home: Path
