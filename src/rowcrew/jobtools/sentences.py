@@ -18,6 +18,12 @@ _WORDS = (
     (r"`rowcrew status ([\w-]+) --follow`", r"call `wait_agent_job` with job_id `\1`"),
     (r"`rowcrew status ([\w-]+)`", r"`get_agent_job_status` with job_id `\1`"),
     (r"`rowcrew export ([\w-]+)(?: -o PATH)?`", r"`export_agent_job_csv` with job_id `\1`"),
+    (r", or pass `--allow-unknown-placeholders` to keep it as text", ""),
+    (r"try `--delimiter '\\t'`", "give the file a name that ends in .tsv"),
+    (r"try `--delimiter '[^`]*'`", "save it comma-separated first"),
+    (r"name the encoding that the file was written in, .*", "save the file as UTF-8 first"),
+    (r"use --encoding utf-16-le or utf-16-be", "save it as UTF-8 first"),
+    (r"^give `-m PROVIDER:MODEL`", "only your user can choose one: `-m PROVIDER:MODEL`"),
     (r"`rowcrew list` shows the jobs", "use the job_id that `spawn_agents_on_csv` answered"),
 )
 _EXPORT_WORDS = ((r"`output_csv_path`", "`path`"),)
