@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
+from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
 from rowcrew.store.migrate import version
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rowcrew.agent.control import AgentControl
     from rowcrew.agent.runtime import AgentRuntime
     from rowcrew.agent.service import ThreadService
+    from rowcrew.agent.setup import LiveThread
+    from rowcrew.agent.tools import Tool
 
 FILES: dict[Kind, str] = {
     "state": "state_1.sqlite",
@@ -66,6 +69,8 @@ class Engine:
         self._opening: dict[str, asyncio.Lock] = {}
         self._agents: AgentRuntime | None = None
         self._threads: ThreadService | None = None
+        # Told of the job that a thread's tool call waits for: (thread id, job id, progress).
+        self.job_listeners: list[Callable[[str, str, Progress], None]] = []
 
     @classmethod
     @asynccontextmanager
@@ -156,10 +161,26 @@ class Engine:
         """The use cases around threads and their turns."""
         runtime = await self.agents()
         if self._threads is None:
-            self._threads = import_module("rowcrew.agent.service").ThreadService(
-                runtime, self.settings, partial(self.database, "queue")
+            service: ThreadService = import_module("rowcrew.agent.service").ThreadService(
+                runtime, self.settings, partial(self.database, "queue"), more_tools=[self._more_tools]
             )
+            self._threads = service
         return self._threads
+
+    def _more_tools(self, live: "LiveThread") -> "list[Tool]":
+        """The agent tools where an agent may have agents, and the job tools for a root."""
+        tools: list[Tool] = []
+        if not live.setup.collab or self._threads is None:
+            return tools
+        if live.depth < self.settings.agents.max_depth:
+            tools += import_module("rowcrew.agent.collab").CollabTools(self._threads, live).tools()
+        if live.depth == 0:
+            tools += import_module("rowcrew.jobtools.confined").job_tools_of(self, live, self._tell_progress)
+        return tools
+
+    def _tell_progress(self, thread_id: str, job_id: str, progress: Progress) -> None:
+        for listener in tuple(self.job_listeners):
+            listener(thread_id, job_id, progress)
 
     def _once(self, what: str) -> asyncio.Lock:
         """Held while something is opened, so that nobody opens it twice."""

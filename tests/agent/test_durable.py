@@ -128,8 +128,14 @@ async def test_a_thread_with_a_turn_in_progress_elsewhere_starts_no_other(
 async def test_what_could_not_be_written_is_written_later(
     history: Database, monkeypatch: pytest.MonkeyPatch, model: Any, say: Any
 ) -> None:
-    async def full(_: Any) -> None:
-        raise DiskFull("no room on the disk")
+    write, written = history.write, []
+
+    async def full(work: Any) -> None:
+        # What the user said still finds room; what the model said does not.
+        written.append(work)
+        if len(written) > 1:
+            raise DiskFull("no room on the disk")
+        await write(work)
 
     async with AgentControl(journal=DurableJournal(history)) as control:
         thread = await control.spawn(AgentSpec(model([say.text("a"), say.text("b")])))
@@ -140,6 +146,22 @@ async def test_what_could_not_be_written_is_written_later(
         await thread.send("2").ended
         assert [turn.last_message for turn in await turns(history, thread.id)] == ["a", "b"]
         assert len(await load_messages(history, thread.id)) == 4
+
+
+async def test_nothing_is_asked_before_what_the_user_said_is_kept(
+    history: Database, monkeypatch: pytest.MonkeyPatch, model: Any, say: Any
+) -> None:
+    async def full(_: Any) -> None:
+        raise DiskFull("no room on the disk")
+
+    scripted = model([say.text("a")])
+    async with AgentControl(journal=DurableJournal(history)) as control:
+        thread = await control.spawn(AgentSpec(scripted))
+        with monkeypatch.context() as patch:
+            patch.setattr(history, "write", full)
+            await thread.send("1").ended
+            assert thread.status == AgentStatus(AgentState.ERRORED, "no room on the disk")
+        assert scripted.asked == []
 
 
 def test_calls_that_a_crash_left_unanswered_are_answered(say: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rowcrew.agent.builtin import Sandbox, SandboxMode, builtin_tools
 from rowcrew.agent.models import choose
+from rowcrew.agent.patience import PatientModel
 from rowcrew.agent.runtime import AgentRuntime
 from rowcrew.agent.thread import AgentSpec
 from rowcrew.agent.tools import Tool, ToolRegistry
@@ -124,7 +125,7 @@ async def specify(
     client = await runtime.client(choice)
     told = INSTRUCTIONS.format(folder=sandbox.workspace, rule=RULES[sandbox.mode])
     spec = AgentSpec(
-        client,
+        PatientModel(client, runtime.clock),
         ToolRegistry(builtin_tools(sandbox)),
         f"{told}\n\n{setup.instructions}" if setup.instructions else told,
     )

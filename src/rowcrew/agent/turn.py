@@ -92,6 +92,8 @@ class Turn:
         outcome: Outcome = Interrupted()
         try:
             self._hear(text)
+            # What the user said is kept before anything is done about it.
+            await self._record.save()
             outcome = await self._steps()
         except Exception as error:
             outcome = Failed(failure_of(error))
@@ -114,6 +116,8 @@ class Turn:
         except TurnInterrupted:
             return Interrupted()
         if calls:
+            # A call may take hours, and what it does may outlive this process.
+            await self._record.save()
             return await self._act(calls)
         return Again() if self._steering else Finished()
 
