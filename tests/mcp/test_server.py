@@ -209,6 +209,21 @@ async def test_a_signal_pauses_the_jobs_of_an_http_server_whose_clients_hold_on(
     assert (status["status"], status["paused_reason"]) == ("paused", "interrupted")
 
 
+async def test_the_next_server_goes_on_after_one_that_was_killed(desk: Desk) -> None:
+    async with http_server(desk, "gated", "--max-wait", "0") as (url, process):
+        async with Client(url, mode="legacy") as client:
+            job = {"job_id": values_of(await client.call_tool("spawn_agents_on_csv", SPAWN))["job_id"]}
+        process.kill()
+        await process.wait()
+    (desk.folder / "open").touch()
+    async with desk.client() as client:
+        left = values_of(await client.call_tool("get_agent_job_status", job))
+        assert (left["status"], left["runner_active"]) == ("running", False)
+        assert values_of(await client.call_tool("run_agent_job", job))["started"] is True
+        ended = values_of(await client.call_tool("wait_agent_job", job))
+    assert (ended["timed_out"], ended["status"]["completed_items"]) == (False, 3)
+
+
 async def test_a_port_that_is_taken_is_refused(desk: Desk) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,6 +1,7 @@
 """mcp: serve the job tools to other agents until they have gone or a signal comes. No rule of its own."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from importlib import import_module
 from pathlib import Path
@@ -76,6 +77,7 @@ def mcp(
         with Interrupts(lambda _sentence: None) as interrupts:
             async with server.job_tools(engine, folder or Path.cwd(), defaults, max_wait=max_wait) as tools:
                 if port is None:
+                    _greet_people()
                     serving = server.serve_stdio(tools)
                 else:
                     serving = server.serve_http(tools, port, ready=lambda at: say(f"Serving MCP at {at}"))
@@ -92,6 +94,11 @@ async def _until_signal(serving: Coroutine[Any, Any, None], tools: JobTools, int
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
+
+
+def _greet_people() -> None:
+    if sys.stdin is not None and sys.stdin.isatty():
+        say("Serving MCP on standard input and output, for a program that has started this. End with Ctrl-D.")
 
 
 def _load() -> Any:

@@ -23,7 +23,8 @@ JOB_STATUS = (
     "Look where a job stands, without waiting: {job_id, status, total_items, pending_items, "
     "running_items, completed_items, failed_items, output_csv_path, runner_active}. status is "
     "pending, running, paused, completed, failed or cancelled; completed means every row has ended, "
-    "failed rows included."
+    "failed rows included. running with runner_active: false means that the process which ran it has "
+    "died: call run_agent_job."
 )
 
 WAIT_FOR_JOB = (
