@@ -130,6 +130,12 @@ class Engine:
             **others,
         )
 
+    def abort(self) -> None:
+        """End all workers and agents of this process at once, with no grace. What was reported is kept."""
+        self.jobs.abort()
+        if self._agents is not None:
+            self._agents.control.abort()
+
     async def database(self, kind: Kind) -> Database:
         """The database of a kind, opened when it is first asked for."""
         async with self._once(kind):

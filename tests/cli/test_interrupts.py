@@ -74,7 +74,7 @@ async def test_before_there_is_a_run_the_work_is_cancelled() -> None:
         return None
 
     assert await asyncio.create_task(work()) == 130
-    assert said == ["Interrupted. No job has been made; run the same command again."]
+    assert said == ["Interrupted. Nothing has been made; run the same command again."]
 
 
 async def test_a_signal_that_was_to_be_ignored_stays_ignored() -> None:

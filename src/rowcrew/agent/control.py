@@ -160,6 +160,11 @@ class AgentControl:
         loop.cancel()
         return await self.wait_ended(thread_id, seconds=FORCE_SECONDS)
 
+    def abort(self) -> None:
+        """Cancel all session loops outright. Their tools get their grace to end, and nothing else does."""
+        for loop in tuple(self._loops.values()):
+            loop.cancel()
+
     async def close(self, thread_id: str, *, seconds: float = SHUTDOWN_SECONDS) -> AgentStatus:
         """End an agent and its live descendants; returns the status that it had before. Bounded."""
         before = self.status(thread_id)

@@ -27,10 +27,11 @@ class Interrupts:
     Before a run is attached, the first signal cancels the task that entered: nothing is to be put away.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], None], *, works: str = "the workers") -> None:
         self._tell = tell
+        self._works = works
         self._run: Stoppable | None = None
-        self._job_id: str | None = None
+        self._go_on_with: str | None = None
         self._task: asyncio.Task[object] | None = None
         self._watched: list[signal.Signals] = []
         self._count = 0
@@ -55,7 +56,11 @@ class Interrupts:
 
     def created(self, job_id: str) -> None:
         """From now on there is a job to be resumed."""
-        self._job_id = job_id
+        self.can_go_on(f"rowcrew resume {short(job_id)}")
+
+    def can_go_on(self, command: str) -> None:
+        """From now on this command goes on with what is interrupted."""
+        self._go_on_with = command
 
     def attach(self, run: Stoppable, tell: Callable[[str], None]) -> None:
         """From now on signals end this run, and sentences go where its progress is shown."""
@@ -71,12 +76,12 @@ class Interrupts:
             self._tell("Ending at once. Nothing that was reported is lost.")
         elif self._run is not None:
             self._run.interrupt()
-            self._tell(f"Interrupted: ending the workers (again: at once). {self._go_on()}")
+            self._tell(f"Interrupted: ending {self._works} (again: at once). {self._go_on()}")
         elif self._task is not None:
             self._task.cancel()
             self._tell(f"Interrupted. {self._go_on()}")
 
     def _go_on(self) -> str:
-        if self._job_id is None:
-            return "No job has been made; run the same command again."
-        return f"Go on later with: rowcrew resume {short(self._job_id)}"
+        if self._go_on_with is None:
+            return "Nothing has been made; run the same command again."
+        return f"Go on later with: {self._go_on_with}"

@@ -37,6 +37,7 @@ VERBS: dict[str, Lazy] = {
     "show": Lazy("rowcrew.cli.show:show", "Show a job with its failed rows, or one row with its attempts."),
     "export": Lazy("rowcrew.cli.jobs:export", "Write the table of a job as it stands."),
     "rm": Lazy("rowcrew.cli.jobs:remove", "Delete a job with its rows and results."),
+    "exec": Lazy("rowcrew.cli.exec:execute", "Give one agent one task, and wait for its answer."),
     "report": Lazy("rowcrew.cli.report:report", "Report a result from inside a command worker."),
     "demo": Lazy("rowcrew.cli.demo:demo", "Run the embedded model over an example table."),
     "doctor": Lazy(

@@ -108,6 +108,10 @@ class JobService:
             on_progress=on_progress,
         )
 
+    def abort(self) -> None:
+        """End the workers of what runs here at once. `close` still waits until it has let go."""
+        self._starter.abort()
+
     async def close(self) -> None:
         """Interrupt what runs here and wait until it has let go."""
         await self._starter.close()

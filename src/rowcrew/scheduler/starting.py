@@ -152,6 +152,11 @@ class Starter:
         await lease.release()
         await self.database.write(lambda connection: JobStore(connection).delete(job_id))
 
+    def abort(self) -> None:
+        """End the workers of all runs with no grace."""
+        for run in self._runs.values():
+            run.abort()
+
     async def close(self) -> None:
         """Interrupt all runs and wait for them."""
         runs = list(self._runs.values())
