@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rowcrew.domain.export import ENGINE_COLUMNS, cells, columns, csv_lines, guarded, quoted, record, rfc3339
 from rowcrew.domain.item import JobItem, JobItemStatus
+from rowcrew.domain.json_text import compact
 
 DATA = Path(__file__).parents[1] / "data"
 ITEM = JobItem(
@@ -158,3 +159,29 @@ def test_a_json_record_has_the_result_in_its_own_type() -> None:
         "completed_at": "2026-01-02T03:03:04.678Z",
         "result.score": -5,
     }
+
+
+def test_numbers_come_out_as_they_were_written() -> None:
+    item = replace(ITEM, result_json='{"a":1.10,"b":{"c":[1e5]},"d":12345678901234567890,"e":true,"f":null}')
+    shape = columns(("id",), ("a", "b", "d", "e", "f", "g"))
+    assert cells(item, shape, raw=False)[-6:] == [
+        "1.10", '{"c":[1e5]}', "12345678901234567890", "true", "", ""
+    ]  # fmt: skip
+    assert '"result_json":{"a":1.10,"b":{"c":[1e5]},"d":12345678901234567890' in compact(record(item, shape))
+
+
+def test_workers_cells_hold_no_character_that_no_reader_of_tables_takes() -> None:
+    item = replace(ITEM, result_json='{"a":"x\\u0000\\ud800y"}', last_error="\0boom")
+    shape = columns(("id",), ("a", "n\0"))
+    assert cells(item, shape, raw=True)[7] == "\ufffdboom"
+    assert cells(item, shape, raw=True)[-2:] == ["x\ufffd\ufffdy", ""]
+    assert shape.result == ("result.a", "result.n\ufffd")
+
+
+def test_a_result_that_is_no_object_has_no_members() -> None:
+    assert cells(replace(ITEM, result_json="[1]"), columns(("id",), ("a",)), raw=False)[-1] == ""
+
+
+def test_a_first_header_that_looks_like_a_byte_order_mark_survives() -> None:
+    text = "".join(csv_lines(iter([["\ufeffid", "\ufeff"]])))
+    assert next(csv.reader(io.StringIO(text.encode().decode("utf-8-sig")))) == ["\ufeffid", "\ufeff"]

@@ -142,3 +142,25 @@ def test_a_worker_without_tools_is_asked_to_answer_with_the_result() -> None:
     )
     assert "report_agent_job_result" not in prompt
     assert prompt.endswith("Answer with the result as one JSON object and nothing else.\n")
+
+
+def test_names_spelt_with_marks_and_joiners_are_names_too() -> None:
+    assert Template.parse("{नाम}", ("नाम",)).render({"नाम": "a"}) == "a"
+    for name in ("नाम", "क\u094d\u200dष", "e\u0301te\u0301"):
+        with pytest.raises(InvalidRequest, match="unknown placeholder"):
+            Template.parse(f"{{{name}}}", ("id",))
+
+
+def test_headers_that_a_list_would_blur_are_shown_in_quotes() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Template.parse("{nam}", (" name", "a, b", "line\nbreak", "x y"))
+    assert caught.value.message == (
+        'unknown placeholder {nam}: the columns are " name", "a, b", "line\\nbreak", x y; nearest: " name"'
+    )
+
+
+def test_a_lone_column_is_listed_as_one_and_a_comma_in_it_pointed_out() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Template.parse("{price}", ("id,price,note",))
+    assert caught.value.message == 'unknown placeholder {price}: the column is "id,price,note"'
+    assert caught.value.hint == "the header looks `,`-separated: try `--delimiter ','`"

@@ -1,5 +1,6 @@
 """Output schemas before row 1, and results when they come."""
 
+import enum
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowcrew.domain.schema import InvalidResult, OutputSchema, check_result, compact, parse_answer
+from rowcrew.domain.schema import MAX_DEPTH, InvalidResult, OutputSchema, check_result, compact, parse_answer
 from rowcrew.errors import InvalidRequest
 
 CASES = Path(__file__).parents[1] / "data" / "70-output-schema"
@@ -158,3 +159,157 @@ def test_long_integers_within_the_bound_are_exact() -> None:
 def test_compact_json_has_no_blanks_and_keeps_its_letters() -> None:
     assert compact({"a": [1, "é"]}) == '{"a":[1,"é"]}'
     assert json.loads(compact({"a": 1.5})) == {"a": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"$defs": {"unused": {"$ref": "#/nope"}}}, "refers to '#/nope', and there is nothing in it"),
+        ({"$defs": {"unused": {"$ref": "#nope"}}}, "refers to '#nope', and there is nothing in it"),
+        ({"$defs": {"unused": {"pattern": "("}}}, r"does not compile: '\('"),
+        ({"$defs": {"unused": {"patternProperties": {"[": {}}}}}, r"does not compile: '\['"),
+        ({"dependencies": {"default": {"$ref": "http://127.0.0.1:9/x"}}}, "only references inside it"),
+    ],
+    ids=str,
+)
+def test_a_broken_part_that_nothing_uses_is_refused_too(document: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        OutputSchema.parse(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"$ref": "#/$defs/n", "$defs": {"n": {"type": "array"}}},
+        {"allOf": [{}, {"type": "string"}]},
+        {"anyOf": [{"type": "array"}, {"enum": [1, "a"]}]},
+        {"oneOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"const": 5}}},
+        {"allOf": [False]},
+    ],
+    ids=str,
+)
+def test_a_schema_that_no_object_can_fit_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="a result is always a JSON object"):
+        OutputSchema.parse(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}] * 30},
+        {"anyOf": [{"$ref": "#"}, {"type": "object"}, {"type": "array"}]},
+        {"enum": [{}, 1]},
+        {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{(n + 1) % 3000}"} for n in range(3000)}},
+    ],
+    ids=lambda document: str(document)[:40],
+)
+def test_schemas_that_lead_to_themselves_come_to_an_end(document: dict[str, Any]) -> None:
+    schema = OutputSchema.parse(document)
+    assert (schema.properties, schema.misses({})) == ((), [])
+
+
+def test_references_may_be_anchors_and_pointers_with_escapes() -> None:
+    schema = OutputSchema.parse(
+        {
+            "allOf": [
+                {"$ref": "#here"},
+                {"$ref": "#/$defs/a%20b~1c"},
+                {"$ref": "#/allOf/3"},
+                {"properties": {"z": {}}},
+            ],
+            "$defs": {"a b/c": {"properties": {"y": {}}}, "n": {"$anchor": "here", "properties": {"x": {}}}},
+        }
+    )
+    assert schema.properties == ("x", "y", "z")
+
+
+def test_a_schema_nested_without_end_is_refused_and_breaks_nothing() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"properties": {"a": deep}}
+    with pytest.raises(InvalidRequest, match="nested too deep"):
+        OutputSchema.parse(deep)
+    with pytest.raises(InvalidRequest, match="nested too deep"):
+        OutputSchema.parse('{"not":' * 100_000)
+
+
+def test_a_schema_file_may_begin_with_a_byte_order_mark_and_hold_lone_surrogates() -> None:
+    assert OutputSchema.parse('\ufeff{"properties":{"\\ud800":{}}}').properties == ("\ufffd",)
+
+
+def test_results_nested_to_the_bound_are_checked_by_a_recursive_schema() -> None:
+    schema = OutputSchema.parse((CASES / "recursive.json").read_text("utf-8"))
+    result: Any = {"next": 1}
+    for _ in range(MAX_DEPTH - 1):
+        result = {"next": result}
+    with pytest.raises(InvalidResult, match=r'next: 1 is not of type "object"$'):
+        check_result(result, schema)
+
+
+def test_a_miss_of_a_long_value_still_ends_in_the_rule_and_its_path_is_readable() -> None:
+    schema = OutputSchema.parse({"properties": {"unit price": {"items": {"type": "integer"}}}})
+    [miss] = schema.misses({"unit price": [1, "x" * 10_000]})
+    assert miss.startswith('at $["unit price"][1]: "xxx')
+    assert miss.endswith('xxx" is not of type "integer"')
+    assert len(miss) < 400
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 - the older spelling is what workers may have
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class OtherFloat(float):
+    """As other libraries have them."""
+
+
+def test_values_of_subclasses_are_taken_as_what_they_are() -> None:
+    schema = OutputSchema.parse({"properties": {"c": {"type": "string"}, "f": {"type": "number"}}})
+    result = check_result({Colour.RED: Level.HIGH, "c": Colour.RED, "f": OtherFloat(1.5)}, schema)
+    assert compact(result) == '{"red":3,"c":"red","f":1.5}'
+    assert {type(value) for value in result.values()} == {int, str, float}
+
+
+def test_what_is_wrong_with_a_result_can_itself_be_stored() -> None:
+    for result in ({"\ud800": float("nan")}, {"a": {b"\xff": 1}}, {"a\ud800": {1, 2}}):
+        with pytest.raises(InvalidResult) as caught:
+            check_result(result, None)
+        str(caught.value).encode()
+
+
+@pytest.mark.parametrize("value", [10**4300, -(10**4300), 10**4300 + 1], ids=["least", "negative", "next"])
+def test_integers_just_past_the_bound_are_refused(value: int) -> None:
+    with pytest.raises(InvalidResult, match=r"at \$\.n: an integer of more than 4300 digits"):
+        check_result({"n": value}, None)
+
+
+def test_numbers_keep_the_text_they_were_written_with_and_are_checked_all_the_same() -> None:
+    text = '{"a":1.10,"b":[1e5,-0.0,2.50],"c":12345678901234567890,"d":0.1}'
+    schema = OutputSchema.parse({"properties": {"a": {"maximum": 1}, "b": {"items": {"type": "number"}}}})
+    answer = parse_answer(text)
+    assert answer == {"a": 1.1, "b": [100000.0, 0.0, 2.5], "c": 12345678901234567890, "d": 0.1}
+    assert compact(check_result(answer, None)) == text
+    with pytest.raises(InvalidResult, match=r"at \$\.a: 1\.1 is greater than the maximum of 1"):
+        check_result(answer, schema)
+
+
+def test_an_answer_has_no_lone_surrogates_any_more() -> None:
+    assert parse_answer('{"\\ud800": "\\udfff\\ud83d\\ude00"}') == {"\ufffd": "\ufffd\U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("  ", "the answer is empty"), ('{"a": 1e400}', "too large"), ('{"a": -1e999}', "too large")],
+)
+def test_an_answer_that_holds_nothing_or_too_much_is_told_so(text: str, why: str) -> None:
+    with pytest.raises(InvalidResult, match=why):
+        parse_answer(text)
+
+
+def test_of_a_repeated_key_the_last_counts_and_a_fence_within_text_is_text() -> None:
+    assert parse_answer('{"a": 1, "a": 2}') == {"a": 2}
+    assert parse_answer('```json\n{"a": "use ```x``` here"}\n```') == {"a": "use ```x``` here"}

@@ -133,3 +133,96 @@ def test_odd_text_of_workers_never_stops_the_writer(job: Job, items: list[JobIte
     target = tmp_path / "out.csv"
     write(job, [odd], target)
     assert "\ufffd" in target.read_text("utf-8")
+
+
+def test_the_input_is_not_written_to_when_it_is_gone_either(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    (tmp_path / "in.csv").unlink()
+    with pytest.raises(InvalidRequest, match="is the input file itself"):
+        write(job, items, tmp_path / "in.csv", force=True)
+
+
+def test_what_is_no_file_is_never_replaced(job: Job, items: list[JobItem], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(InvalidRequest, match="is not a file"):
+            check_target(target, Path(job.input_path), force=True)
+
+
+def test_a_link_that_leads_nowhere_is_only_replaced_on_request(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    target = tmp_path / "round"
+    target.symlink_to("round")
+    with pytest.raises(InvalidRequest, match="exists already"):
+        write(job, items, target)
+    assert write(job, items, target, force=True).row_count == 3
+    (tmp_path / "lost").symlink_to("missing/out.csv")
+    with pytest.raises(InvalidRequest, match="cannot write"):
+        write(job, items, tmp_path / "lost", force=True)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_file_that_comes_to_be_there_meanwhile_is_not_lost(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    target = tmp_path / "out.csv"
+
+    def rows() -> Iterator[JobItem]:
+        yield from items
+        target.write_text("another's")
+
+    with pytest.raises(InvalidRequest, match="exists already"):
+        write(job, rows(), target)
+    assert (target.read_text(), leftovers(tmp_path)) == ("another's", [])
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "real.csv").chmod(0o600)
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    write(job, items, tmp_path / "link.csv", force=True)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("id,text,")
+    assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_as_long_as_names_can_be_is_written(job: Job, items: list[JobItem], tmp_path: Path) -> None:
+    target = tmp_path / f"{'n' * 251}.csv"
+    assert write(job, items, target) == ExportResult(target, 3)
+
+
+def test_what_a_killed_export_left_is_swept_and_what_a_live_one_writes_is_not(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    (tmp_path / f".rowcrew-{JOB[:8]}-1-1.part").write_text("of a process that is gone")
+    (tmp_path / ".rowcrew-another0-1-1.part").write_text("of another job")
+
+    def rows() -> Iterator[JobItem]:
+        yield items[0]
+        write(job, items, tmp_path / "second.csv")
+        yield from items[1:]
+
+    write(job, rows(), tmp_path / "first.csv")
+    assert (tmp_path / "first.csv").read_text() == (tmp_path / "second.csv").read_text()
+    assert leftovers(tmp_path) == [".rowcrew-another0-1-1.part"]
+
+
+def test_a_lone_surrogate_in_the_store_costs_one_character(
+    job: Job, items: list[JobItem], tmp_path: Path
+) -> None:
+    odd = replace(items[0], row={"id": "\ud800", "text": ""})
+    for output_format in ("csv", "jsonl"):
+        target = tmp_path / f"out.{output_format}"
+        write(job, [odd], target, output_format=output_format)
+        assert "\ufffd" in target.read_text("utf-8")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(InvalidRequest, match="cannot be written"):
+        check_target(tmp_path / "closed" / "out.csv", tmp_path / "in.csv", force=False)

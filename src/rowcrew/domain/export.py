@@ -1,14 +1,13 @@
 """From a job and its job items to the cells of a table (SPEC 6). It writes no file."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowcrew.domain.item import JobItem
-from rowcrew.domain.schema import clean_text, compact
+from rowcrew.domain.json_text import clean_text, compact, read
 
 ENGINE_COLUMNS = (
     "job_id",
@@ -23,9 +22,10 @@ ENGINE_COLUMNS = (
     "completed_at",
 )
 RESULT_PREFIX = "result."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A spreadsheet takes a cell that begins so for a formula, also after blanks and in full width (OWASP: CSV
 # injection). TAB and CR are blanks themselves and dangerous at the very start.
-_FORMULA = re.compile(r"[\t\r]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_FORMULA = re.compile(r"[\t\r]|[\s\ufeff\u200b]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _PLAIN_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -56,14 +56,17 @@ def columns(headers: Sequence[str], properties: Sequence[str]) -> Columns:
         return candidate
 
     engine = tuple(free(name) for name in ENGINE_COLUMNS)
-    result = tuple(free(RESULT_PREFIX + clean_text(name)) for name in properties)
+    result = tuple(free(RESULT_PREFIX + _readable(name)) for name in properties)
     return Columns(tuple(headers), engine, result, tuple(properties))
 
 
 def cells(item: JobItem, shape: Columns, *, raw: bool) -> list[str]:
     """One row. `raw`: cells that workers wrote are left as they are, formulas too."""
-    result = _parsed(item)
-    written_by_workers = [item.last_error or "", *(_cell(result.get(name)) for name in shape.properties)]
+    result = _members(item) if shape.properties else {}
+    written_by_workers = [
+        _readable(cell)
+        for cell in (item.last_error or "", *(_cell(result.get(name)) for name in shape.properties))
+    ]
     if not raw:
         written_by_workers = [guarded(cell) for cell in written_by_workers]
     last_error, *expanded = written_by_workers
@@ -84,8 +87,12 @@ def cells(item: JobItem, shape: Columns, *, raw: bool) -> list[str]:
 
 
 def record(item: JobItem, shape: Columns) -> dict[str, Any]:
-    """One row as JSON: the input's cells as text, the engine's values and the result in their own types."""
-    result = None if item.result_json is None else json.loads(item.result_json)
+    """One row as JSON, under the same names as in CSV, nothing guarded: `compact` makes a line of it.
+
+    The input's cells are text, the engine's values and results have their own types; `result_json` holds the
+    result itself, not its text. What is not there is null.
+    """
+    result = None if item.result_json is None else read(item.result_json)
     parsed = result if isinstance(result, dict) else {}
     values = [
         item.job_id,
@@ -115,7 +122,8 @@ def csv_lines(rows: Iterator[list[str]]) -> Iterator[str]:
 
 
 _EMPTY = '""'
-_NEEDS_QUOTES = re.compile(r'[",\r\n]')
+# A file that began with U+FEFF would lose it to whoever takes it for a byte-order mark.
+_NEEDS_QUOTES = re.compile(r'[",\r\n]|^\ufeff')
 
 
 def quoted(cell: str) -> str:
@@ -136,14 +144,18 @@ def rfc3339(at_ms: int | None) -> str:
     """Unix milliseconds as `2026-01-02T03:04:05.678Z`; nothing for None."""
     if at_ms is None:
         return ""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _parsed(item: JobItem) -> Mapping[str, Any]:
-    if item.result_json is None:
-        return {}
-    result = json.loads(item.result_json)
+def _members(item: JobItem) -> Mapping[str, Any]:
+    result = None if item.result_json is None else read(item.result_json)
     return result if isinstance(result, dict) else {}
+
+
+def _readable(text: str) -> str:
+    """No NUL and no lone surrogate: no reader of tables, ours included, takes them."""
+    return clean_text(text).replace("\0", "\ufffd")
 
 
 def _cell(value: object) -> str:

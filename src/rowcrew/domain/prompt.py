@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ from rowcrew.domain.intake import nearest_name
 from rowcrew.errors import InvalidRequest
 
 _BRACED = re.compile(r"\{\{([^{}]+)\}\}|\{([^{}]+)\}")
-# A letter or an underscore, then letters, digits, underscores, dots, hyphens and spaces.
-_LOOKS_LIKE_A_NAME = re.compile(r"[^\W\d][\w.\- ]*")
+_IN_A_NAME = frozenset("_.- \u200c\u200d")
+_PLAIN = re.compile(r"[^\s,\"](?:[^,\"]*[^\s,\"])?")
 
 _BY_TOOL = (
     "When you are done, call the tool `report_agent_job_result` exactly once, with this job id, this item id"
@@ -56,7 +57,7 @@ class Template:
                 pieces.append(f"{{{escaped}}}")
             else:
                 pieces.append(match.group())
-                if name is not None and _LOOKS_LIKE_A_NAME.fullmatch(name) and name not in unknown:
+                if name is not None and _looks_like_a_name(name) and name not in unknown:
                     unknown.append(name)
         pieces.append(instruction[end:])
         if unknown and not allow_unknown:
@@ -73,17 +74,41 @@ class Template:
         return "".join(piece if isinstance(piece, str) else row[piece.name] for piece in self._pieces)
 
 
+def _looks_like_a_name(text: str) -> bool:
+    """A letter or an underscore, then letters, digits, underscores, dots, hyphens and spaces.
+
+    Of any alphabet: marks count as the letters they stand on, and joiners too, which spell some words.
+    """
+    return (text[0].isalpha() or text[0] == "_") and all(
+        character.isalnum() or character in _IN_A_NAME or unicodedata.category(character)[0] == "M"
+        for character in text
+    )
+
+
 def _unknown(names: Sequence[str], headers: Sequence[str]) -> InvalidRequest:
     shown = ", ".join(f"{{{name}}}" for name in names)
-    columns = ", ".join(headers)
-    nearest = dict.fromkeys(near for name in names if (near := nearest_name(name, headers)) is not None)
-    message = f"unknown placeholder{'s' if len(names) > 1 else ''} {shown}: the columns are {columns}"
+    columns = ", ".join(map(_shown, headers))
+    nearest = dict.fromkeys(
+        _shown(near) for name in names if (near := nearest_name(name, headers)) is not None
+    )
+    listed = f"the column is {columns}" if len(headers) == 1 else f"the columns are {columns}"
+    message = f"unknown placeholder{'s' if len(names) > 1 else ''} {shown}: {listed}"
     if nearest:
         message += f"; nearest: {', '.join(nearest)}"
-    hint = delimiter_hint(headers) or (
+    # A lone column may also come of reading a file with commas by another delimiter.
+    hint = delimiter_hint(headers, "," if len(headers) > 1 else "") or (
         "mend the name, or pass `--allow-unknown-placeholders` to keep it as text"
     )
     return InvalidRequest(message, hint=hint)
+
+
+def _shown(header: str) -> str:
+    """In quotes where a list of names would hide what is in it: outer blanks, a comma, a line break."""
+    return (
+        header
+        if _PLAIN.fullmatch(header) and header.isprintable()
+        else json.dumps(header, ensure_ascii=False)
+    )
 
 
 def worker_prompt(
