@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
+from rowcrew.domain.history import Turn
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
+from rowcrew.store.history import HistoryStore
 from rowcrew.store.migrate import version
 
 if TYPE_CHECKING:
@@ -142,6 +144,13 @@ class Engine:
             if kind not in self._opened:
                 self._opened[kind] = await Database.open(self.home / FILES[kind], kind=kind)
             return self._opened[kind]
+
+    async def list_turns(self, thread_id: str) -> list[Turn]:
+        """The turns of a thread, the oldest first; none where no history was ever kept."""
+        if not (self.home / FILES["history"]).exists():
+            return []
+        history = await self.database("history")
+        return await history.read(lambda connection: HistoryStore(connection).list_turns(thread_id))
 
     # What knows models is loaded when it is first asked for: commands that only look must not pay for it.
 

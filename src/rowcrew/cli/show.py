@@ -1,4 +1,4 @@
-"""show: a job with its failed rows, or one row with its attempts. It changes nothing."""
+"""show: a job with its failed rows, or one row with its attempts and what was said. It changes nothing."""
 
 import click
 
@@ -9,6 +9,8 @@ from rowcrew.cli.session import Verb, json_option
 from rowcrew.cli.shapes import attempt_shape, item_shape, job_shape
 from rowcrew.cli.terminal import say, show_json
 from rowcrew.cli.terminal import show as show_text
+from rowcrew.cli.transcript import transcript_text, turn_shape
+from rowcrew.domain.ids import short
 from rowcrew.domain.item import JobItemStatus
 from rowcrew.engine import Engine
 
@@ -59,13 +61,16 @@ def show(
 
 async def _show_item(engine: Engine, job_id: str, item_id: str, *, as_json: bool) -> int:
     item, attempts = await engine.jobs.item(job_id, item_id)
+    turns = {tried.thread_id: await engine.list_turns(tried.thread_id) for tried in attempts}
     if as_json:
-        shape = {
-            "job_id": job_id,
-            **item_shape(item),
-            "attempts": [attempt_shape(tried) for tried in attempts],
-        }
-        show_json(shape, indent=2)
-    else:
-        show_text(item_text(item, attempts))
+        tries = [
+            {**attempt_shape(tried), "turns": [turn_shape(turn) for turn in turns[tried.thread_id]]}
+            for tried in attempts
+        ]
+        show_json({"job_id": job_id, **item_shape(item), "attempts": tries}, indent=2)
+        return OK
+    show_text(item_text(item, attempts))
+    for tried in attempts:
+        if said := transcript_text(turns[tried.thread_id]):
+            show_text(f"\nAttempt {tried.number}, thread {short(tried.thread_id)}\n{said}")
     return OK
