@@ -102,7 +102,8 @@ def write_table(
             _write(file, _lines(job, lines, expand=expand, raw=raw, output_format=output_format), bom=bom)
             # The writing may have taken long: what came to be there meanwhile is not to be lost.
             check_target(target, source, force=force)
-            with contextlib.suppress(FileNotFoundError):
+            # There may be no file, or a link that leads round in a circle.
+            with contextlib.suppress(OSError):
                 part.chmod(stat.S_IMODE(real.stat().st_mode))
             part.replace(real)
         _sync_folder(real.parent)
