@@ -104,7 +104,8 @@ class AgentThread:
     ) -> SentTurn:
         """Put a turn into the mailbox: at its end, or, with `interrupt`, in place of the turn that runs now.
 
-        `turn_id` is for who must know it before the turn starts. Conflict when the thread is ending; LimitReached when the mailbox is full.
+        `turn_id` is for who must know it before the turn starts. Conflict when the thread is ending;
+        LimitReached when the mailbox is full.
         """
         if self._shutting_down:
             raise Conflict(f"the thread {self.id} is shutting down", state=AgentState.SHUTDOWN)

@@ -44,6 +44,9 @@ VERBS: dict[str, Lazy] = {
         "rowcrew.cli.diagnosis:doctor", "Check the database files; show paths, versions, settings."
     ),
     "models": Lazy("rowcrew.cli.models:models", "Fetch and list the embedded models."),
+    "app-server": Lazy(
+        "rowcrew.cli.appserver:app_server", "Serve programs over the wire format of Codex's app-server."
+    ),
     "mcp": Lazy("rowcrew.cli.servers:mcp", "Serve the job tools to other agents over MCP."),
 }
 

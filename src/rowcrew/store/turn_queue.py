@@ -174,6 +174,11 @@ class TurnQueueStore:
 
     # -- what the dispatcher does -----------------------------------------------------------------------
 
+    def change_mark(self) -> int:
+        """Another number than before, on the same connection, once any other one has changed the file."""
+        row = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(row[0]) if row else 0
+
     def list_ready_threads(self) -> list[str]:
         """The threads whose head could be claimed now."""
         rows: Iterator[Any] = iter(self._connection.execute(queries.list_ready_threads))
@@ -194,6 +199,15 @@ class TurnQueueStore:
     def fail(self, entry_id: str, *, reason: str, now: int) -> bool:
         """dispatching → failed, which blocks the thread until a user's word."""
         return self._changed(queries.fail, id=entry_id, reason=reason, now=now)
+
+    def list_dispatched_turns(self, *, is_dead: Callable[[ProcessIdentity], bool]) -> list[tuple[str, str]]:
+        """(thread id, turn id) of what dead owners were dispatching, for `recover` to be told of."""
+        entries = map(queued_turn_of, mappings(self._connection.execute(queries.list_dispatching)))
+        return [
+            (entry.thread_id, entry.turn_id)
+            for entry in entries
+            if entry.turn_id is not None and (entry.owner is None or is_dead(entry.owner))
+        ]
 
     def recover(
         self,
