@@ -15,7 +15,7 @@ from rowcrew.agent.control import SHUTDOWN_SECONDS
 from rowcrew.agent.durable import load_messages
 from rowcrew.agent.runtime import AgentRuntime
 from rowcrew.agent.setup import LiveThread, MoreTools, SettledSetup, ThreadSetup, specify
-from rowcrew.agent.thread import AgentThread, SentTurn
+from rowcrew.agent.thread import AgentSpec, AgentThread, SentTurn
 from rowcrew.config import Settings
 from rowcrew.domain.history import Turn
 from rowcrew.domain.ids import new_id, short
@@ -97,11 +97,13 @@ class ThreadService:
                     return stored
                 if not self.control.get(thread_id).is_idle:
                     raise Conflict(f"the thread {short(thread_id)} has a turn in progress", state="running")
+            made = await self._specify(wanted, thread_id, depth=stored.depth)
+            if live is not None:
                 await self._end(thread_id)
             await self._take(thread_id)
             try:
                 messages = await load_messages(self.runtime.history, thread_id)
-                await self._come_alive(stored, wanted, messages)
+                await self._come_alive(stored, made, messages)
             except BaseException:
                 await self._let_go(thread_id)
                 raise
@@ -147,6 +149,7 @@ class ThreadService:
             raise
 
     async def _begin(self, row: NewThread, setup: SettledSetup, messages: "Iterable[ModelMessage]") -> Thread:
+        made = await self._specify(setup, row.id, depth=row.depth)
         now, owner = self.runtime.clock.now_ms(), self.runtime.owner
 
         def create(connection: Connection) -> Thread:
@@ -158,7 +161,7 @@ class ThreadService:
         async with self._lock(row.id):
             thread = await self.runtime.state.write(create)
             try:
-                await self._come_alive(thread, setup, messages)
+                await self._come_alive(thread, made, messages)
             except BaseException:
                 await self.runtime.state.write(
                     lambda connection: ThreadStore(connection).delete(row.id, owner=owner)
@@ -166,10 +169,16 @@ class ThreadService:
                 raise
         return thread
 
+    async def _specify(
+        self, setup: SettledSetup, thread_id: str, *, depth: int
+    ) -> tuple[LiveThread, AgentSpec]:
+        """All that can be refused, before anything is stored or ended."""
+        return await specify(self.runtime, self._settings, setup, thread_id, depth=depth)
+
     async def _come_alive(
-        self, thread: Thread, setup: SettledSetup, messages: "Iterable[ModelMessage]"
+        self, thread: Thread, made: tuple[LiveThread, AgentSpec], messages: "Iterable[ModelMessage]"
     ) -> None:
-        live, spec = await specify(self.runtime, self._settings, setup, thread.id, depth=thread.depth)
+        live, spec = made
         more = [tool for tools in self._more_tools for tool in tools(live)]
         # One whose parent has ended is led by whoever resumes it.
         parent_id = thread.parent_id
