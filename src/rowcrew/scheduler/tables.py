@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from rowcrew.domain.ids import short
 from rowcrew.domain.job import Job
 from rowcrew.scheduler.exporter import ExportResult, write_table
 from rowcrew.store.database import Connection, Database
@@ -14,6 +15,12 @@ from rowcrew.store.jobs import JobStore
 def absolute(path: Path) -> Path:
     """The path from the root, with links as the user named them."""
     return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+
+def _own_target(job: Job, chosen: str) -> Path:
+    """The job's output path; for another format than the job's, the same with that format's ending."""
+    path = Path(job.output_path)
+    return path if chosen == job.settings.output_format else path.with_suffix(f".{chosen}")
 
 
 async def write_job_table(
@@ -30,12 +37,13 @@ async def write_job_table(
     """Write the table as it stands. What is None is as the job has it. Raises InvalidRequest, DiskFull.
 
     A file at the job's own output path may be replaced when this job wrote it before, or was told to with
-    force at its creation; anything else is another's file.
+    force at its creation; so may one that carries the job's id in its name. Anything else is another's file.
     """
     settings = job.settings
-    target = Path(job.output_path) if path is None else absolute(path)
+    chosen = output_format or settings.output_format
+    target = _own_target(job, chosen) if path is None else absolute(path)
     own = target == Path(job.output_path)
-    may_replace = force or (own and job.output_is_ours)
+    may_replace = force or (job.output_is_ours if own else path is None and short(job.id) in target.name)
 
     def write(connection: Connection) -> ExportResult:
         return write_table(
@@ -46,7 +54,7 @@ async def write_job_table(
             expand=settings.expand if expand is None else expand,
             raw=settings.raw if raw is None else raw,
             bom=settings.bom if bom is None else bom,
-            output_format=output_format or settings.output_format,
+            output_format=chosen,
         )
 
     result = await database.read(write)

@@ -1,0 +1,51 @@
+"""Where a job's table goes, and what it may replace there."""
+
+from pathlib import Path
+
+import pytest
+
+from rowcrew.domain.job import Job
+from rowcrew.errors import InvalidRequest
+from rowcrew.scheduler.tables import write_job_table
+from tests.store.job_store import JOB, Store, open_store
+
+
+async def job_of(store: Store) -> Job:
+    return await store.jobs(lambda jobs: jobs.get(JOB))
+
+
+async def test_a_table_may_be_written_any_number_of_times(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(tmp_path / "out.csv"))
+        for _ in range(3):
+            written = await write_job_table(store.database, await job_of(store))
+        assert (written.path, written.row_count) == (tmp_path / "out.csv", 2)
+
+
+async def test_a_file_that_another_put_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(tmp_path / "out.csv"))
+        (tmp_path / "out.csv").write_text("another's")
+        with pytest.raises(InvalidRequest, match="exists already"):
+            await write_job_table(store.database, await job_of(store))
+        assert (tmp_path / "out.csv").read_text() == "another's"
+
+
+async def test_another_format_goes_beside_the_table_and_leaves_it_alone(tmp_path: Path) -> None:
+    output = tmp_path / f"in.agent-job-{JOB[:8]}.csv"
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(output))
+        await write_job_table(store.database, await job_of(store))
+        before = output.read_text()
+        for _ in range(2):
+            written = await write_job_table(store.database, await job_of(store), output_format="jsonl")
+        assert written.path == output.with_suffix(".jsonl")
+        assert (output.read_text(), len(written.path.read_text().splitlines())) == (before, 2)
+
+
+async def test_another_format_replaces_no_file_that_is_not_the_jobs(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(tmp_path / "out.csv"))
+        (tmp_path / "out.jsonl").write_text("another's")
+        with pytest.raises(InvalidRequest, match="exists already"):
+            await write_job_table(store.database, await job_of(store), output_format="jsonl")
