@@ -15,11 +15,13 @@ from rowcrew.config import Settings
 from rowcrew.domain.history import Turn
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
+from rowcrew.processes import identify
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
 from rowcrew.store.history import HistoryStore
 from rowcrew.store.migrate import version
+from rowcrew.store.threads import ThreadStore
 
 if TYPE_CHECKING:
     from rowcrew.agent.control import AgentControl
@@ -151,6 +153,26 @@ class Engine:
             return []
         history = await self.database("history")
         return await history.read(lambda connection: HistoryStore(connection).list_turns(thread_id))
+
+    async def remove_job(self, job_id: str) -> None:
+        """Delete a job, its rows and what its agents said. Raises NotFound, and Conflict while it runs."""
+        await self.jobs.remove(job_id)
+        # Found by what is missing, so that the next call finds what a crash in between has left.
+        orphans = await self.state.read(lambda connection: ThreadStore(connection).list_orphans())
+        if not orphans:
+            return
+        history, owner = await self.database("history"), identify()
+
+        def drop_turns(connection: Connection) -> None:
+            for thread_id in orphans:
+                HistoryStore(connection).delete_thread(thread_id)
+
+        def drop_rows(connection: Connection) -> None:
+            for thread_id in orphans:
+                ThreadStore(connection).delete(thread_id, owner=owner)
+
+        await history.write(drop_turns)
+        await self.state.write(drop_rows)
 
     # What knows models is loaded when it is first asked for: commands that only look must not pay for it.
 

@@ -9,8 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
+from rowcrew.config import Settings
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
 from rowcrew.testing.answers import Script
 from tests.cli.conftest import Called, Desk
@@ -283,6 +285,43 @@ def test_a_bare_model_name_is_openais_and_codexs_key_is_taken(
     (asked,) = served.server.requests
     assert (called.out, asked.api, asked.body["model"]) == ("hello\n", "responses", "gpt-9")
     assert asked.headers["authorization"] == "Bearer sk-codex"
+
+
+def test_show_has_the_transcript_of_each_attempt_and_rm_deletes_it(execs: Execs) -> None:
+    desk = execs.desk
+
+    def work(received: Any) -> Reply:
+        named = re.search(r"Job ID: (\S+)\nItem ID: (\S+)", received.text)
+        assert named
+        values = {"job_id": named[1], "item_id": named[2], "result": {"n": 1}}
+        return Reply(text="I report.", calls=[CallTool("report_agent_job_result", values)])
+
+    with ServerThread(work) as served:
+        given = ["people.csv", "-i", "Greet {name}", "-m", "m", "--base-url", served.server.url]
+        assert desk.rowcrew("run", *given).code == 0
+    (attempt,) = desk.rowcrew("show", desk.jobs()[0]["job_id"], "row-2", "--json").json["attempts"]
+    (turn,) = attempt["turns"]
+    assert [(item["kind"], item["content"].get("tool")) for item in turn["items"]] == [
+        ("userMessage", None),
+        ("agentMessage", None),
+        ("toolCall", "report_agent_job_result"),
+    ]
+    assert (turn["status"], turn["usage"]) == ("completed", attempt["usage"])
+    shown = desk.rowcrew("show", desk.jobs()[0]["job_id"], "row-2").out
+    assert f"Attempt 1, thread {attempt['thread_id'][:8]}\n[user]\n" in shown
+    assert "[agent]\n  I report.\n[report_agent_job_result] job_id=" in shown
+    assert desk.rowcrew("rm", desk.jobs()[0]["job_id"], "--yes").code == 0
+    assert kept(Settings.load().home) == (0, 0)
+
+
+def kept(home: Path) -> tuple[int, int]:
+    """How many threads and turns the files hold."""
+    counts = []
+    for name, table in (("state_1.sqlite", "threads"), ("history_1.sqlite", "turns")):
+        connection = apsw.Connection(str(home / name))
+        counts.append(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+        connection.close()
+    return counts[0], counts[1]
 
 
 def test_without_a_model_it_says_how_to_name_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

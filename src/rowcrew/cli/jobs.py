@@ -170,7 +170,7 @@ def remove(context: click.Context, *, job: str, yes: bool, as_json: bool) -> int
             click.confirm(
                 f"Delete {name}, {found.counts.completed:,} of them completed?", abort=True, err=True
             )
-        await engine.jobs.remove(found.id)
+        await engine.remove_job(found.id)
         say(f"Deleted {name}. Its output file, if it has one, stays.")
         if as_json:
             show_json({"job_id": found.id, "removed": True})

@@ -98,6 +98,11 @@ class ThreadStore:
         """What it spawned, directly and through others, in order of creation."""
         return [thread_of(row) for row in self._rows(queries.list_descendants, thread_id=thread_id)]
 
+    def list_orphans(self) -> list[str]:
+        """The ids of workers' threads whose job has been deleted."""
+        rows: Iterator[Any] = iter(self._connection.execute(queries.list_orphans))
+        return [row[0] for row in rows]
+
     def list_alive(self, *, is_dead: Callable[[ProcessIdentity], bool]) -> list[Thread]:
         """The threads whose owner lives, here or in another process."""
         return [thread for thread in self._owned() if thread.owner is not None and not is_dead(thread.owner)]

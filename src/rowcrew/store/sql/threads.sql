@@ -54,6 +54,11 @@ SELECT * FROM threads WHERE id IN below ORDER BY sequence
 -- The commands, which take any unique prefix.
 SELECT id FROM threads WHERE substr(id, 1, length(:prefix)) = :prefix ORDER BY id LIMIT 6
 
+-- name: list_orphans
+-- After a job was deleted: the threads of its workers, alive nowhere, which no attempt knows any more.
+SELECT id FROM threads WHERE source = 'job' AND owner_json IS NULL
+  AND id NOT IN (SELECT thread_id FROM agent_job_attempts)
+
 -- name: list_owned
 -- ThreadStore.take_back and list_alive.
 SELECT * FROM threads WHERE owner_json IS NOT NULL ORDER BY sequence
