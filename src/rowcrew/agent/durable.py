@@ -5,6 +5,7 @@ the buffer to the writer as one write. Turns of one thread never overlap, so tha
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from pydantic_ai.messages import (
@@ -20,15 +21,42 @@ from pydantic_ai.messages import (
 
 from rowcrew.agent.turn import interrupted_text
 from rowcrew.clock import Clock
-from rowcrew.domain.events import Fact, TurnFact, TurnStarted
+from rowcrew.domain.events import Fact, TurnFact, TurnItemCompleted, TurnItemStarted, TurnStarted
 from rowcrew.errors import Conflict
 from rowcrew.processes import ProcessIdentity, identify, is_alive
 from rowcrew.store.cells import plain_json
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.history import HistoryStore
 
-# A fact, or messages of a turn as JSON.
-Entry = Fact | tuple[str, str]
+
+@dataclass(slots=True)
+class _Buffer:
+    """What of one thread has not been written yet: facts in order, and messages by their turn."""
+
+    facts: list[Fact] = field(default_factory=list)
+    messages: dict[str, list[ModelMessage]] = field(default_factory=dict)
+
+    def note(self, fact: Fact) -> None:
+        """An item that ends before its start was written is written once."""
+        if isinstance(fact, TurnItemCompleted):
+            for place in range(len(self.facts) - 1, -1, -1):
+                noted = self.facts[place]
+                if isinstance(noted, TurnItemStarted) and noted.item.id == fact.item.id:
+                    self.facts[place] = fact
+                    return
+        self.facts.append(fact)
+
+    def remember(self, turn_id: str, message: ModelMessage) -> None:
+        self.messages.setdefault(turn_id, []).append(message)
+
+    def before(self, later: "_Buffer | None") -> "_Buffer":
+        """This one, which could not be written, and what came since."""
+        if later is not None:
+            for fact in later.facts:
+                self.note(fact)
+            for turn_id, messages in later.messages.items():
+                self.messages.setdefault(turn_id, []).extend(messages)
+        return self
 
 
 class DurableJournal:
@@ -37,36 +65,37 @@ class DurableJournal:
     def __init__(self, history: Database, *, owner: ProcessIdentity | None = None) -> None:
         self._history = history
         self._owner = owner or identify()
-        self._buffers: dict[str, list[Entry]] = {}
+        self._buffers: dict[str, _Buffer] = {}
 
     def note(self, fact: Fact) -> None:
         # The history keeps turns; what is true of a thread is the state file's.
         if isinstance(fact, TurnFact):
-            self._buffers.setdefault(fact.thread_id, []).append(fact)
+            self._buffer(fact.thread_id).note(fact)
 
     def remember(self, thread_id: str, turn_id: str, message: ModelMessage) -> None:
-        self._buffers.setdefault(thread_id, []).append((turn_id, dump_messages([message])))
+        self._buffer(thread_id).remember(turn_id, message)
+
+    def _buffer(self, thread_id: str) -> _Buffer:
+        return self._buffers.setdefault(thread_id, _Buffer())
 
     async def flush(self, thread_id: str) -> None:
         """One durable write. What could not be written stays in the buffer for the next flush."""
-        entries = self._buffers.pop(thread_id, None)
-        if not entries:
+        buffer = self._buffers.pop(thread_id, None)
+        if buffer is None:
             return
         try:
-            await self._history.write(partial(self._keep, thread_id, entries))
+            await self._history.write(partial(self._keep, thread_id, buffer))
         except Exception:
-            self._buffers[thread_id] = [*entries, *self._buffers.get(thread_id, [])]
+            self._buffers[thread_id] = buffer.before(self._buffers.get(thread_id))
             raise
 
-    def _keep(self, thread_id: str, entries: Sequence[Entry], connection: Connection) -> None:
+    def _keep(self, thread_id: str, buffer: _Buffer, connection: Connection) -> None:
         history = HistoryStore(connection)
-        for entry in entries:
-            if isinstance(entry, tuple):
-                history.append_messages(thread_id, *entry)
-            elif not history.note(entry, owner=self._owner) and isinstance(entry, TurnStarted):
-                raise Conflict(
-                    f"the thread {thread_id} has a turn in progress elsewhere", state=entry.turn_id
-                )
+        for fact in buffer.facts:
+            if not history.note(fact, owner=self._owner) and isinstance(fact, TurnStarted):
+                raise Conflict(f"the thread {thread_id} has a turn in progress elsewhere", state=fact.turn_id)
+        for turn_id, messages in buffer.messages.items():
+            history.append_messages(thread_id, turn_id, dump_messages(messages))
 
 
 def dump_messages(messages: list[ModelMessage]) -> str:

@@ -27,6 +27,8 @@ from rowcrew.processes import ProcessIdentity
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.threads import ThreadStore
 
+GATHER_SECONDS = 0.05
+
 log = logging.getLogger(__name__)
 
 
@@ -109,6 +111,8 @@ class ThreadLedger:
     async def _follow(self) -> None:
         async for fact in self._facts:
             self._take(fact)
+            # A short-lived agent is one entry then, and a thousand of them are a few writes.
+            await asyncio.sleep(GATHER_SECONDS)
             try:
                 await self.flush()
             except Exception:
@@ -138,12 +142,13 @@ class ThreadLedger:
             for thread_id, change in pending.changes.items():
                 if change.new is not None and threads.find(thread_id) is None:
                     threads.create(change.new, now=now)
-                    threads.take(thread_id, owner=owner, is_dead=lambda _: False)
+                    if not change.closed:
+                        threads.take(thread_id, owner=owner, is_dead=lambda _: False)
                 if change.status is not None:
                     threads.set_status(thread_id, change.status, now=now)
                 if change.preview:
                     threads.set_preview(thread_id, preview=change.preview, now=now)
-                if change.closed:
+                if change.closed and change.new is None:
                     threads.let_go(thread_id, owner=owner)
 
         return write

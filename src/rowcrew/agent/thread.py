@@ -35,6 +35,8 @@ class AgentSpec:
     """What an agent is made of. The model is open already, and is closed by whoever opened it.
 
     `messages` is what was said before, when the thread is resumed; `request_timeout` is in seconds.
+    `saves_early` keeps each step before it is carried out, and not only after; short-lived workers, whose
+    attempt is tried again as a whole, go without.
     """
 
     model: Model
@@ -42,6 +44,7 @@ class AgentSpec:
     instructions: str = ""
     messages: "Iterable[ModelMessage]" = ()
     request_timeout: float | None = None
+    saves_early: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,7 @@ class AgentThread:
             tools=self._spec.tools,
             output_schema=sent.output_schema,
             request_timeout=self._spec.request_timeout,
+            saves_early=self._spec.saves_early,
         )
         if sent.turn_id in self._unwanted:
             self._unwanted.discard(sent.turn_id)

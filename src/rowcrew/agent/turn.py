@@ -66,6 +66,7 @@ class Turn:
         tools: ToolRegistry,
         output_schema: dict[str, Any] | None = None,
         request_timeout: float | None = None,
+        saves_early: bool = True,
     ) -> None:
         self.id = record.turn_id
         self._record = record
@@ -75,6 +76,7 @@ class Turn:
         self._definitions = [define(tool) for tool in tools]
         self._output_schema = output_schema
         self._request_timeout = request_timeout
+        self._saves_early = saves_early
         self._steering: deque[str] = deque()
         self._interruption = Interruption()
 
@@ -93,7 +95,7 @@ class Turn:
         try:
             self._hear(text)
             # What the user said is kept before anything is done about it.
-            await self._record.save()
+            await self._save_early()
             outcome = await self._steps()
         except Exception as error:
             outcome = Failed(failure_of(error))
@@ -109,6 +111,10 @@ class Turn:
                 return outcome
             await self._record.save()
 
+    async def _save_early(self) -> None:
+        if self._saves_early:
+            await self._record.save()
+
     async def _step(self) -> Outcome:
         self._hear_steering()
         try:
@@ -117,7 +123,7 @@ class Turn:
             return Interrupted()
         if calls:
             # A call may take hours, and what it does may outlive this process.
-            await self._record.save()
+            await self._save_early()
             return await self._act(calls)
         return Again() if self._steering else Finished()
 

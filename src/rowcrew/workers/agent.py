@@ -115,6 +115,7 @@ class AgentKind:
             self._tools.plus(report.tool),
             INSTRUCTIONS,
             request_timeout=self._request_timeout,
+            saves_early=False,
         )
         thread = await self._control.spawn(spec, thread_id=order.thread_id)
         if self.ledger is not None:
