@@ -173,7 +173,8 @@ async def test_five_looks_at_once_start_one_turn(open_desk: Opened) -> None:
             ]
         )
         sent = await asyncio.gather(*(desk.dispatcher._dispatch(thread_id) for _ in range(5)))
-        assert sum(one is not None for one in sent) == 1
+        # The desk looks by itself too, and may have been the first: but there is one first.
+        assert sum(one is not None for one in sent) <= 1
         assert desk.all_of(thread_id) == [("dispatching", "A"), ("pending", "B")]
         gate.opened.set()
         await desk.empty(thread_id)
