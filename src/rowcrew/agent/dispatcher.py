@@ -8,7 +8,7 @@ turn starts, and leaves when that turn has ended: whatever crashes in between, i
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -36,6 +36,7 @@ class Dispatcher:
     """The queues of the threads that are alive here. `on_changed` is told whose queue is another than before.
 
     Use it in an `async with`: entering recovers what dead processes left, before anything is dispatched.
+    With `by_itself=False` it starts only what `start_head` and `work_off` are asked for.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Dispatcher:
         *,
         on_changed: Callable[[str], None] | None = None,
         look_seconds: float = LOOK_SECONDS,
+        by_itself: bool = True,
     ) -> None:
         self._queue = queue
         self._threads = threads
         self._on_changed = on_changed or (lambda _: None)
         self._look_seconds = look_seconds
+        self._by_itself = by_itself
         self._wanted = asyncio.Event()
         self._locks: dict[str, asyncio.Lock] = {}
         # The turns that were dispatched from here and have not been settled, by thread.
@@ -68,7 +71,8 @@ class Dispatcher:
         # Nothing is buffered: what matters is noted in the same step in which it is published.
         self._facts = self._threads.bus.subscribe(self._hear)
         await self._recover()
-        self._task = asyncio.create_task(self._run(), name="dispatcher")
+        if self._by_itself:
+            self._task = asyncio.create_task(self._run(), name="dispatcher")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -105,8 +109,8 @@ class Dispatcher:
         """
         agent = self._threads.get_alive(thread_id)
         await self._note_turns()
-        await self._write(lambda queue: queue.release(thread_id))
         if not agent.is_idle or thread_id in self._under_way:
+            await self._write(lambda queue: queue.release(thread_id))
             raise Conflict(
                 f"the thread {short(thread_id)} has a turn in progress; its queue goes on after that",
                 state=agent.turn_id,
@@ -126,10 +130,24 @@ class Dispatcher:
                 state=str(head.status),
                 hint="retry, delete or reorder it",
             )
-        sent = await self._dispatch(thread_id)
+        sent = await self._dispatch(thread_id, lets_go=True)
         if sent is None:
             raise Conflict("another turn was started first; the queue goes on after that", state="running")
         return sent
+
+    async def work_off(self, thread_id: str) -> AsyncIterator[SentTurn]:
+        """Start what waits, one turn after the other, each when the last has ended.
+
+        It is over when the queue is empty, held, or its head has failed.
+        """
+        while True:
+            if (under_way := self._under_way.get(thread_id)) is not None:
+                await asyncio.wait({under_way})
+            await self._note_turns()
+            sent = await self._dispatch(thread_id)
+            if sent is None:
+                return
+            yield sent
 
     # -- looking ----------------------------------------------------------------------------------------
 
@@ -222,8 +240,11 @@ class Dispatcher:
 
     # -- dispatching ------------------------------------------------------------------------------------
 
-    async def _dispatch(self, thread_id: str) -> SentTurn | None:
-        """Start the head if the thread is idle and its head is pending. None when it did not come to that."""
+    async def _dispatch(self, thread_id: str, *, lets_go: bool = False) -> SentTurn | None:
+        """Start the head if the thread is idle and its head is pending. None when it did not come to that.
+
+        `lets_go` ends a hold in the same transaction: between the two another look would start the head.
+        """
         async with self._locks.setdefault(thread_id, asyncio.Lock()):
             if not self._may_start(thread_id):
                 return None
@@ -231,6 +252,8 @@ class Dispatcher:
             now = self._threads.runtime.clock.now_ms()
 
             def claim(queue: TurnQueueStore) -> QueuedTurn | None:
+                if lets_go:
+                    queue.release(thread_id)
                 entry = queue.claim_head(thread_id, owner=owner, now=now)
                 if entry is not None:
                     queue.set_turn_id(entry.id, turn_id=turn_id, now=now)
