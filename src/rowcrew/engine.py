@@ -112,8 +112,7 @@ class Engine:
         """
         settings = self.settings
         model = model or settings.model
-        is_local = model is not None and model.partition(":")[0] == "local"
-        worker = worker or ("oneshot" if is_local else "agent")
+        worker = worker or self.default_worker(model)
         if worker in ("agent", "oneshot") and model is None:
             raise InvalidRequest(
                 f"the worker {worker!r} needs a model and none is named",
@@ -133,6 +132,11 @@ class Engine:
             working_folder=str(Path.cwd()),
             **others,
         )
+
+    def default_worker(self, model: str | None = None) -> str:
+        """The kind of worker where none is named: the embedded model is too small for tools."""
+        name = model or self.settings.model
+        return "oneshot" if name is not None and name.partition(":")[0] == "local" else "agent"
 
     def abort(self) -> None:
         """End all workers and agents of this process at once, with no grace. What was reported is kept."""

@@ -177,6 +177,16 @@ def test_preview_shows_prompts_and_makes_no_job(desk: Desk) -> None:
     assert desk.jobs() == []
 
 
+def test_preview_shows_what_the_kind_of_worker_will_read(desk: Desk) -> None:
+    given = ["preview", "people.csv", "-i", "Greet {name}", "--limit", "1"]
+    tool = "report_agent_job_result"
+    shown = [
+        tool in desk.rowcrew(*given, *more).out
+        for more in ([], ["-m", "local"], ["-m", "local", "--worker", "agent"], ["--worker", "oneshot"])
+    ]
+    assert shown == [True, False, True, False]
+
+
 @pytest.mark.parametrize("verb", ["pause", "cancel", "rm"])
 def test_what_ends_a_job_wants_it_named(desk: Desk, verb: str) -> None:
     called = desk.rowcrew(verb)

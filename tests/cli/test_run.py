@@ -42,6 +42,16 @@ def test_failed_rows_end_with_100_and_say_what_to_type(desk: Desk) -> None:
     ]
 
 
+@pytest.mark.parametrize("verb", ["run", "preview"])
+def test_a_missing_table_is_named_before_a_missing_model(desk: Desk, verb: str) -> None:
+    called = desk.rowcrew(verb, "poeple.csv", "-i", "Greet {name}")
+    assert (called.code, called.out, called.err) == (
+        2,
+        "",
+        f"Error: there is no file poeple.csv\nHint: looked in {desk.folder}\n",
+    )
+
+
 def test_json_lines_begin_with_the_job_and_end_with_its_result(desk: Desk) -> None:
     called = desk.run("--json")
     lines = called.lines

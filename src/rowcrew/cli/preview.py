@@ -1,5 +1,7 @@
 """preview: the prompts that the first rows would give. It stores and runs nothing."""
 
+from dataclasses import replace
+
 import click
 
 from rowcrew.cli.exits import OK
@@ -7,6 +9,7 @@ from rowcrew.cli.opening import with_engine
 from rowcrew.cli.request import JobOptions, build_request, job_options
 from rowcrew.cli.session import Verb, json_option
 from rowcrew.cli.terminal import printable, say, show, show_json
+from rowcrew.domain.job import JobSettings
 from rowcrew.engine import Engine
 
 
@@ -22,7 +25,10 @@ def preview(context: click.Context, *, options: JobOptions, count: int, as_json:
     request = build_request(options)
 
     async def work(engine: Engine) -> int:
-        prompts = await engine.jobs.preview(request, count=count)
+        # Which kind of worker matters to the prompt; that its model can be had does not.
+        worker = options.worker or engine.default_worker(options.model)
+        asked = replace(request, settings=JobSettings(worker=worker))
+        prompts = await engine.jobs.preview(asked, count=count)
         if as_json:
             show_json(
                 {"prompts": [{"item_id": item_id, "prompt": text} for item_id, text in prompts]}, indent=2

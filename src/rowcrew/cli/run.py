@@ -25,6 +25,7 @@ from rowcrew.domain.ids import short
 from rowcrew.domain.job import Job
 from rowcrew.engine import Engine
 from rowcrew.errors import Conflict, NotFound
+from rowcrew.scheduler.creation import find_input
 
 JSON_LINES = "Print JSON lines: job.started, job.progress, job.finished."
 Work = Callable[[Engine, Interrupts], Awaitable[int]]
@@ -64,7 +65,10 @@ async def create_and_run(
     engine: Engine, options: JobOptions, audience: Audience, interrupts: Interrupts
 ) -> int:
     """The whole of `rowcrew run`, once the engine is open."""
-    request = replace(build_request(options), settings=job_settings(options, engine))
+    request = build_request(options)
+    # Before a model is asked for: who mistypes the file's name should not hear of keys first.
+    find_input(request.input_path)
+    request = replace(request, settings=job_settings(options, engine))
     created = await engine.jobs.create_from_table(request)
     interrupts.created(created.job.id)
     for notice in created.notices:

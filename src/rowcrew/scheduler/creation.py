@@ -60,7 +60,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 
 def prepare(request: JobRequest) -> Prepared:
     """Read the whole file once and check it with everything else. Raises InvalidRequest."""
-    path = _input_path(request.input_path)
+    path = find_input(request.input_path)
     check_settings(request.settings)
     schema = None if request.output_schema is None else OutputSchema.parse(request.output_schema)
     try:
@@ -80,7 +80,8 @@ def table_options(options: TableOptions, path: Path) -> TableOptions:
     return replace(options, delimiter=default_delimiter(path.name))
 
 
-def _input_path(path: Path) -> Path:
+def find_input(path: Path) -> Path:
+    """The whole path of a table. Raises InvalidRequest where there is none that can be read twice."""
     full = absolute(path)
     if not full.exists():
         raise InvalidRequest(f"there is no file {path}", hint=f"looked in {full.parent}")
