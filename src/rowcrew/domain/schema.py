@@ -33,6 +33,7 @@ MAX_MISSES = 5
 # Of a long message both ends are kept: the value stands first in it, and the rule last.
 _HEAD_SHOWN, _TAIL_SHOWN = 120, 180
 _FENCED = re.compile(r"```(?i:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
+_MEND = "mend it there: it is JSON Schema, draft 2020-12 where `$schema` names no other"
 _PLAIN_KEY = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -61,11 +62,11 @@ class OutputSchema:
             jsonschema_rs.meta.validate(document)
             validator = jsonschema_rs.validator_for(document, retriever=_refuse_to_retrieve)
         except jsonschema_rs.ValidationError as error:
-            raise InvalidRequest(f"the output schema is not valid: {_miss(error)}") from error
+            raise InvalidRequest(f"the output schema is not valid: {_miss(error)}", hint=_MEND) from error
         except RecursionError as error:
-            raise InvalidRequest("the output schema is nested too deep") from error
+            raise InvalidRequest("the output schema is nested too deep", hint=_MEND) from error
         except (jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
-            raise InvalidRequest(f"the output schema is not valid: {error}") from error
+            raise InvalidRequest(f"the output schema is not valid: {error}", hint=_MEND) from error
         refuse_what_is_broken_unused(document)
         refuse_what_is_never_an_object(document)
         return cls(document, property_names(document), validator)
@@ -86,9 +87,9 @@ def _read(text: str) -> object:
     try:
         return read(text.removeprefix("\ufeff"))
     except RecursionError as error:
-        raise InvalidRequest("the output schema is nested too deep") from error
+        raise InvalidRequest("the output schema is nested too deep", hint=_MEND) from error
     except ValueError as error:
-        raise InvalidRequest(f"the output schema is not JSON: {error}") from error
+        raise InvalidRequest(f"the output schema is not JSON: {error}", hint=_MEND) from error
 
 
 def _refuse_to_retrieve(uri: str) -> Any:
