@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class ErrorClass(StrEnum):
-    """Why an attempt did not end in a report (SPEC 5)."""
+    """Why an attempt did not end in a report."""
 
     TIMEOUT = "timeout"
     NO_REPORT = "no_report"

@@ -1,4 +1,4 @@
-"""Jobs, job items and attempts as JSON values: the names that SPEC 7.1 and 14 fix. It prints nothing."""
+"""Jobs, job items and attempts as JSON values, under the names that callers rely on. It prints nothing."""
 
 import json
 from dataclasses import asdict
@@ -103,21 +103,6 @@ def progress_event(job_id: str, progress: Progress) -> Shape:
 def finished_event(result: JobResult) -> Shape:
     """The last line of `run --json`: what `spawn_agents_on_csv` answers."""
     return {"type": "job.finished", **asdict(result)}
-
-
-def progress_of(view: JobView, *, elapsed: float) -> Progress:
-    """A job that another process runs, as that process would show it."""
-    counts = view.job.counts
-    return Progress(
-        total=counts.total,
-        pending=counts.pending,
-        running=counts.running,
-        completed=counts.completed,
-        failed=counts.failed,
-        rate=view.rate,
-        eta_seconds=view.eta_seconds,
-        elapsed=elapsed,
-    )
 
 
 def _rounded(value: float | None) -> float | None:

@@ -8,12 +8,12 @@ from rowcrew.cli.render import job_text, next_steps
 from rowcrew.cli.request import Seconds
 from rowcrew.cli.running import Audience, tell_end
 from rowcrew.cli.session import Verb, json_option
-from rowcrew.cli.shapes import job_shape, progress_of, started_event
+from rowcrew.cli.shapes import job_shape, started_event
 from rowcrew.cli.terminal import say, show_json
 from rowcrew.domain.ids import short
 from rowcrew.domain.job import Job
 from rowcrew.engine import Engine
-from rowcrew.scheduler.views import JobView
+from rowcrew.scheduler.views import JobView, progress_of
 
 LOOK_EVERY = 0.5
 # Between its creation and its start, and between two runners, a job has no owner for a moment.

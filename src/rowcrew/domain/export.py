@@ -1,4 +1,4 @@
-"""From a job and its job items to the cells of a table (SPEC 6). It writes no file."""
+"""From a job and its job items to the cells of a table. It writes no file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

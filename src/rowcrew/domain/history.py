@@ -110,7 +110,7 @@ def _ended(item: TurnItem, at_ms: int) -> TurnItem:
 
 
 def compact(turn: Turn) -> Turn:
-    """The turn as notifications carry it: without what commands printed and tools answered (SPEC 10)."""
+    """The turn as notifications carry it: without what commands printed and tools answered."""
     return replace(turn, items=tuple(_without_bulk(item) for item in turn.items))
 
 

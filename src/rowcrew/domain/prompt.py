@@ -121,7 +121,7 @@ def worker_prompt(
     previous_error: str | None,
     reports_by_tool: bool = True,
 ) -> str:
-    """The whole prompt of one attempt (SPEC 4). `previous_error` is what went wrong with the one before.
+    """The whole prompt of one attempt. `previous_error` is what went wrong with the one before.
 
     Without `reports_by_tool` the worker has no tool to report with: its answer is the report, and the schema
     goes with the request (see agent/models.py).

@@ -1,4 +1,4 @@
-"""May an attempt that ended badly be followed by another, and when. Rules of SPEC 5; it stores nothing."""
+"""May an attempt that ended badly be followed by another, and when. It stores nothing."""
 
 from dataclasses import dataclass
 

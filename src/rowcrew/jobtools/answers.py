@@ -7,7 +7,6 @@ Keys beyond those are only there when they have something to say: `paused_reason
 from dataclasses import asdict
 from typing import Any
 
-from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.views import JobResult, JobView
 
 Answer = dict[str, Any]
@@ -47,18 +46,3 @@ def result_answer(result: JobResult, notices: tuple[str, ...] = ()) -> Answer:
     if notices:
         answer["notices"] = list(notices)
     return answer
-
-
-def progress_of(view: JobView, *, elapsed: float) -> Progress:
-    """A job's progress as a look from outside shows it."""
-    counts = view.job.counts
-    return Progress(
-        total=counts.total,
-        pending=counts.pending,
-        running=counts.running,
-        completed=counts.completed,
-        failed=counts.failed,
-        rate=view.rate,
-        eta_seconds=view.eta_seconds,
-        elapsed=elapsed,
-    )

@@ -19,13 +19,14 @@ from rowcrew.domain.schema import compact
 from rowcrew.errors import Conflict, RowcrewError
 from rowcrew.jobtools import arguments as takes
 from rowcrew.jobtools import descriptions as says
-from rowcrew.jobtools.answers import GOES_ON, Answer, progress_of, result_answer, status_answer
+from rowcrew.jobtools.answers import GOES_ON, Answer, result_answer, status_answer
 from rowcrew.jobtools.reading import ArgumentReader
 from rowcrew.jobtools.sentences import as_tool_error, checked_path
 from rowcrew.scheduler.creation import JobRequest
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.service import CreatedJob, JobService
 from rowcrew.scheduler.starting import JobRun
+from rowcrew.scheduler.views import progress_of
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rowcrew.clock import Clock
 from rowcrew.domain.job import Job
 from rowcrew.scheduler.lease import is_held
+from rowcrew.scheduler.progress import Progress
 from rowcrew.store.database import Connection
 from rowcrew.store.job_items import JobItemStore
 from rowcrew.store.jobs import JobStore
@@ -47,6 +48,21 @@ def view_of(job: Job, clock: Clock) -> JobView:
             rate = done / elapsed
             eta = (job.counts.pending + job.counts.running) / rate
     return JobView(job, active, rate, eta)
+
+
+def progress_of(view: JobView, *, elapsed: float) -> Progress:
+    """Where a job stands, as the process that runs it would show it."""
+    counts = view.job.counts
+    return Progress(
+        total=counts.total,
+        pending=counts.pending,
+        running=counts.running,
+        completed=counts.completed,
+        failed=counts.failed,
+        rate=view.rate,
+        eta_seconds=view.eta_seconds,
+        elapsed=elapsed,
+    )
 
 
 def result_of(connection: Connection, job_id: str) -> JobResult:
