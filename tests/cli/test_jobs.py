@@ -1,6 +1,7 @@
 """list, status, wait, pause, cancel, show, export, rm, preview: what they print, and how they end."""
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -132,6 +133,16 @@ def test_show_of_an_unknown_row_is_refused(desk: Desk) -> None:
     desk.run()
     called = desk.rowcrew("show", job_id_of(desk), "zz")
     assert (called.code, called.out, "'zz'" in called.err) == (2, "", True)
+
+
+@pytest.mark.parametrize("verb", [("show", "--json"), ("retry", "--item")])
+def test_a_row_named_in_no_utf_8_is_an_unknown_row(desk: Desk, verb: tuple[str, str]) -> None:
+    desk.run()
+    (job,) = desk.jobs()
+    name, option = verb
+    called = desk.rowcrew(name, job["job_id"], option, os.fsdecode(b"\xff"))
+    assert (called.code, called.out) == (2, "")
+    assert called.err.splitlines()[0] == f"Error: job {job['job_id']} has no item '\\udcff'"
 
 
 def test_export_writes_as_often_and_as_one_likes(desk: Desk) -> None:

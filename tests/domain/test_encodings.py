@@ -110,3 +110,22 @@ def test_a_name_that_is_no_encoding_of_tables_is_refused(name: str) -> None:
 
 def test_pieces_stay_small_however_large_the_chunks_are() -> None:
     assert max(map(len, decode([b"x" * 3_000_000], None))) == 256 * 1024
+
+
+def test_a_refusal_never_advises_what_was_done_already() -> None:
+    half = codecs.BOM_UTF16_LE + "id\n1".encode("utf-16-le") + b"\x41"
+    assert [
+        refusal_of(b"id\n\x81\n")[1],
+        refusal_of(b"id\n\x81\n", encoding="cp1252")[1],
+        refusal_of(half, encoding="cp1252")[1],
+    ] == [
+        "name the encoding that the file was written in, for example --encoding cp1252",
+        "--encoding names another than it was written in, or the file is damaged",
+        "its byte-order mark says so, and outweighs --encoding: the file is damaged or cut off",
+    ]
+
+
+def test_a_name_that_is_no_encoding_is_shown_in_part_where_it_is_long() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        known_encoding("x" * 5000)
+    assert caught.value.message == f'there is no text encoding named "{"x" * 60}"'

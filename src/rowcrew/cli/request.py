@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -31,6 +32,10 @@ class Delimiter(click.ParamType[str]):
         return str(text)
 
 
+# No table has more rows; and what is much longer is no number to Python either.
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
 class RowSpan(click.ParamType[Span]):
     """A:B over kept rows, from 0, without B; either may be left out."""
 
@@ -40,8 +45,8 @@ class RowSpan(click.ParamType[Span]):
         if isinstance(value, tuple):
             return value
         ends = value.split(":")
-        if len(ends) != 2 or not all(end == "" or (end.isascii() and end.isdigit()) for end in ends):
-            self.fail(f"{value!r} is not A:B with whole numbers, such as 0:100, 100: or :100")
+        if len(ends) != 2 or not all(end == "" or _WHOLE_NUMBER.fullmatch(end) for end in ends):
+            self.fail(f"{value[:80]!r} is not A:B with whole numbers, such as 0:100, 100: or :100")
         start, stop = (int(end) if end else None for end in ends)
         if stop is not None and stop < (start or 0):
             self.fail(f"{value!r} ends before it begins")

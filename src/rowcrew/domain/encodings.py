@@ -7,6 +7,7 @@ from itertools import chain
 from rowcrew.errors import InvalidRequest
 
 _PIECE = 256 * 1024
+_NAME_SHOWN = 60
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = (
@@ -31,7 +32,7 @@ def byte_order_mark(head: bytes) -> tuple[str, int] | None:
 def known_encoding(encoding: str) -> str:
     """The canonical name of an encoding a user has typed; InvalidRequest when there is none of that name."""
     refusal = InvalidRequest(
-        f'there is no text encoding named "{encoding}"',
+        f'there is no text encoding named "{encoding[:_NAME_SHOWN]}"',
         hint="names that work with --encoding: utf-8, utf-16, cp1252, latin-1, shift_jis, gb18030",
     )
     try:
@@ -84,7 +85,9 @@ def decode(chunks: Iterable[bytes], encoding: str | None) -> Iterator[str]:
         try:
             text = decoder.decode(part, final)
         except UnicodeDecodeError as error:
-            raise _undecodable(error, name, offset - waiting, line_ends) from None
+            raise _undecodable(
+                error, name, offset - waiting, line_ends, marked=bool(mark), named=encoding is not None
+            ) from None
         offset += len(part)
         line_ends.add(text)
         if text:
@@ -98,11 +101,21 @@ def _parts(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield b"", True
 
 
-def _undecodable(error: UnicodeDecodeError, name: str, base: int, line_ends: LineEnds) -> InvalidRequest:
+def _undecodable(
+    error: UnicodeDecodeError, name: str, base: int, line_ends: LineEnds, *, marked: bool, named: bool
+) -> InvalidRequest:
     before = bytes(error.object[: error.start]).decode(name, "replace")
     line = line_ends.add(before) + 1
     byte = error.object[error.start]
     return InvalidRequest(
         f"the file is not {name.upper()}: byte 0x{byte:02X} at offset {base + error.start}, on line {line}",
-        hint="name the encoding that the file was written in, for example --encoding cp1252",
+        hint=_what_else(marked=marked, named=named),
     )
+
+
+def _what_else(*, marked: bool, named: bool) -> str:
+    if marked:
+        return "its byte-order mark says so, and outweighs --encoding: the file is damaged or cut off"
+    if named:
+        return "--encoding names another than it was written in, or the file is damaged"
+    return "name the encoding that the file was written in, for example --encoding cp1252"

@@ -49,13 +49,20 @@ def holds_written(value: object) -> bool:
     return False
 
 
-def clean_text(text: str) -> str:
-    """Lone surrogates, which no UTF-8 file can hold, become U+FFFD."""
+def is_clean(text: str) -> bool:
+    """Whether it can be stored as it is: there is no lone surrogate in it."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+        return False
+    return True
+
+
+def clean_text(text: str) -> str:
+    """Lone surrogates, which no UTF-8 file can hold, become U+FFFD."""
+    if is_clean(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _written(value: object) -> str:

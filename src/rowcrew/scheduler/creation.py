@@ -13,6 +13,7 @@ from rowcrew.domain.dialect import default_delimiter
 from rowcrew.domain.ids import new_id, short
 from rowcrew.domain.intake import Table, TableOptions
 from rowcrew.domain.job import JobSettings
+from rowcrew.domain.json_text import is_clean
 from rowcrew.domain.prompt import Template, worker_prompt
 from rowcrew.domain.schema import OutputSchema
 from rowcrew.errors import Conflict, InvalidRequest
@@ -22,6 +23,8 @@ from rowcrew.store.database import Connection, Database
 from rowcrew.store.jobs import JobStore, NewJob
 
 CHUNK = 1 << 20
+_NEVER_SECONDS = 10**9  # thirty years
+_TEXT_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 def prepare(request: JobRequest) -> Prepared:
     """Read the whole file once and check it with everything else. Raises InvalidRequest."""
     path = find_input(request.input_path)
+    _check_text(request, path)
     check_settings(request.settings)
     schema = None if request.output_schema is None else OutputSchema.parse(request.output_schema)
     try:
@@ -94,13 +98,36 @@ def find_input(path: Path) -> Path:
     return full
 
 
+def _check_text(request: JobRequest, path: Path) -> None:
+    """What is given on a command line or as a file's name may be no UTF-8; a job's own words must be."""
+    settings = request.settings
+    for what, text in (
+        ("the instruction", request.instruction),
+        ("the name of the job", request.name),
+        ("the path of the table", path),
+        ("the path of the output", request.output_path),
+        ("the folder that the job starts from", settings.working_folder),
+        ("the worker", settings.worker),
+        ("the model", settings.model),
+        ("the base URL", settings.base_url),
+    ):
+        if text is not None and not is_clean(str(text)):
+            shown = str(text).encode("utf-8", "backslashreplace").decode()
+            raise InvalidRequest(
+                f"{what} is not UTF-8 text: {shown[:_TEXT_SHOWN]}",
+                hint="a job keeps it as text: rename what it names, or write it in UTF-8",
+            )
+
+
 def check_settings(settings: JobSettings) -> None:
     """Numbers that make no sense are refused here, for all doors. Raises InvalidRequest."""
     if settings.max_concurrency is not None and settings.max_concurrency < 1:
         raise InvalidRequest(f"max concurrency is {settings.max_concurrency}, it must be at least 1")
     seconds = settings.max_runtime_seconds
-    if not 0 < seconds < 10**9:
-        raise InvalidRequest(f"max runtime is {seconds:g} seconds, it must be greater than 0")
+    if not 0 < seconds < _NEVER_SECONDS:
+        raise InvalidRequest(
+            f"max runtime is {seconds:g} seconds, it must be greater than 0 and less than {_NEVER_SECONDS:,}"
+        )
     if settings.retry.max_attempts < 1:
         raise InvalidRequest(f"max attempts is {settings.retry.max_attempts}, it must be at least 1")
 

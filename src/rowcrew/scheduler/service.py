@@ -13,6 +13,7 @@ from rowcrew.domain.attempt import Attempt
 from rowcrew.domain.ids import short
 from rowcrew.domain.item import JobItem, JobItemStatus
 from rowcrew.domain.job import Job, JobStatus, PausedReason
+from rowcrew.domain.json_text import clean_text, is_clean
 from rowcrew.domain.schema import OutputSchema
 from rowcrew.errors import Conflict, InvalidRequest, NotFound
 from rowcrew.scheduler import creation
@@ -42,6 +43,12 @@ class CreatedJob:
 
     job: Job
     notices: tuple[str, ...]
+
+
+def _check_can_exist(job_id: str, item_id: str) -> None:
+    """A name that is no UTF-8, as a command line may have it, is no job item's. Raises NotFound."""
+    if not is_clean(item_id):
+        raise NotFound(f"job {job_id} has no item {item_id!r}")
 
 
 class JobService:
@@ -161,6 +168,7 @@ class JobService:
     async def item(self, job_id: str, item_id: str) -> tuple[JobItem, list[Attempt]]:
         """One job item with all attempts, oldest first. Raises NotFound."""
         self._get(job_id)
+        _check_can_exist(job_id, item_id)
 
         def read(connection: Connection) -> tuple[JobItem, list[Attempt]]:
             items = JobItemStore(connection)
@@ -265,6 +273,7 @@ class JobService:
                 return items.retry_failed(job_id, None, now=now)
             moved = 0
             for item_id in item_ids:
+                _check_can_exist(job_id, item_id)
                 items.get(job_id, item_id)
                 moved += items.retry_failed(job_id, item_id, now=now)
             return moved
@@ -277,7 +286,8 @@ class JobService:
         """A worker's report from outside the runner's process. Raises NotFound for an unknown job."""
         job = self._get(job_id)
         schema = None if job.output_schema is None else OutputSchema.parse(job.output_schema)
-        report = Report(job.id, item_id, thread_id, result, stop=stop)
+        # What is no UTF-8 names nothing in the store, and neither does what it becomes here.
+        report = Report(job.id, clean_text(item_id), clean_text(thread_id), result, stop=stop)
         return await take(self._database, report, schema, now=self._clock.now_ms())
 
     async def export(
