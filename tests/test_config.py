@@ -252,6 +252,31 @@ def test_a_broken_file_is_named_with_its_line(home: Path, folder: Path) -> None:
     assert refusal(home, folder)[0] == f"{file} is not UTF-8 text (byte 9)"
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 50_000])
+def test_what_python_cannot_read_as_toml_is_refused_in_every_place(
+    home: Path, folder: Path, value: str
+) -> None:
+    wanted = "must be a whole number of at least 1, not text"
+    assert refusal(home, folder, {"agents.max_threads": value})[0].endswith(wanted)
+    assert refusal(home, folder, AGENTS_MAX_THREADS=value)[0].endswith(wanted)
+    file = home / "config.toml"
+    file.write_text(f"agents.max_threads = {value}")
+    assert refusal(home, folder)[0] in (
+        f"{file} has a number too long or lists too deep to be settings",
+        # An interpreter that counts the brackets itself.
+        f"{file}, line 1: Invalid value",
+    )
+
+
+def test_a_current_folder_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidRequest, match="the current folder is gone"):
+        Settings.load(environment={"ROWCREW_HOME": "relative"})
+
+
 def test_a_file_with_a_byte_order_mark_is_read(home: Path, folder: Path) -> None:
     (home / "config.toml").write_bytes(b'\xef\xbb\xbfmodel = "x"\r\n')
     assert load(home, folder).model == "x"

@@ -87,11 +87,12 @@ class Settings:
     ) -> "Settings":
         """The settings that hold in `folder`. Raises InvalidRequest naming the key and where it stands."""
         environment = os.environ if environment is None else environment
+        folder = folder or _current_folder()
         home = _home(environment)
         notices: list[str] = []
         found: dict[SettingPath, _Found] = {}
         found.update(_read_file(home / HOME_FILE))
-        project = _project_file(folder or Path.cwd())
+        project = _project_file(folder)
         if project is not None:
             found.update(_read_file(project))
         found.update(_read_environment(environment))
@@ -203,6 +204,9 @@ def _is_table(path: SettingPath) -> bool:
 
 # --- reading one place ---
 
+# Beside its own error, a ValueError, tomllib lets out what Python says to 5,000 digits or brackets.
+_NO_VALUE = (ValueError, RecursionError)
+
 
 def _flatten(table: Mapping[str, Any], above: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]]:
     """The leaves of nested tables. A table where a value is wanted is a leaf: it is refused as a value."""
@@ -243,7 +247,16 @@ def _read_file(path: Path) -> dict[SettingPath, _Found]:
         line = int(place.group(1)) if place else text.count("\n") + 1
         said = str(error).partition(" (at ")[0]
         raise InvalidRequest(f"{path}, line {line}: {said}", hint="mend the file; it is TOML") from None
+    except _NO_VALUE:
+        raise InvalidRequest(f"{path} has a number too long or lists too deep to be settings") from None
     return {leaf: _checked(leaf, value, str(path)) for leaf, value in _flatten(table)}
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise InvalidRequest("the current folder is gone", hint="change to one that is there: cd") from None
 
 
 def _project_file(folder: Path) -> Path | None:
@@ -300,7 +313,7 @@ def _value(path: SettingPath, text: str) -> Any:
     """A TOML value, or the text as it stands where it is none, or where text is wanted anyway."""
     try:
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
-    except tomllib.TOMLDecodeError:
+    except _NO_VALUE:
         return text
     kind = _kind_of(path)
     return text if kind is not None and kind.is_text and not isinstance(value, str) else value

@@ -14,6 +14,7 @@ from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
 from rowcrew.domain.history import Turn
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
+from rowcrew.domain.json_text import is_clean
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
 from rowcrew.processes import identify
 from rowcrew.scheduler.progress import Progress
@@ -230,11 +231,18 @@ class Engine:
 
 def prepare_home(home: Path, *, allow_network: bool) -> None:
     """Make the folder, and refuse one where SQLite's locks do not hold. Raises InvalidRequest."""
+    if not is_clean(str(home)):
+        shown = str(home).encode("utf-8", "backslashreplace").decode()
+        raise InvalidRequest(
+            f"the name of the home {shown} is not UTF-8 text",
+            hint="set ROWCREW_HOME to a folder whose name is",
+        )
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
+        why = "it is a link that leads nowhere" if home.is_symlink() else error.strerror
         raise InvalidRequest(
-            f"the home {home} cannot be made: {error.strerror}", hint="set ROWCREW_HOME to a folder of yours"
+            f"the home {home} cannot be made: {why}", hint="set ROWCREW_HOME to a folder of yours"
         ) from error
     if not os.access(home, os.W_OK | os.X_OK):
         raise InvalidRequest(
