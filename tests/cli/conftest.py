@@ -21,6 +21,10 @@ def greet(row):
         raise ValueError("no \\x1b[31mGrace")
     return {"greeting": "Hello " + row["name"]}
 
+def chatter(row):
+    print("I am a row")
+    return {}
+
 def stop(row, context):
     if row["name"] == "Ada":
         context.stop()

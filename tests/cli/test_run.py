@@ -109,6 +109,13 @@ def test_json_lines_begin_with_the_job_and_end_with_its_result(desk: Desk) -> No
     }
 
 
+def test_what_a_function_prints_is_not_among_the_json_lines(desk: Desk) -> None:
+    desk.mend()
+    called = desk.run("--json", function="chatter")
+    assert (called.code, called.lines[-1]["completed_items"]) == (0, 3)
+    assert called.err.count("I am a row\n") == 3
+
+
 def test_json_without_progress_is_two_lines(desk: Desk) -> None:
     lines = desk.run("--json", "--progress", "none").lines
     assert [line["type"] for line in lines] == ["job.started", "job.finished"]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rowcrew.cli.terminal import one_line, printable, show_json
+from rowcrew.cli.terminal import claimed_output, one_line, printable, show, show_json
 
 
 def test_control_characters_are_shown_and_not_obeyed() -> None:
@@ -23,7 +23,7 @@ def test_json_is_utf8_and_survives_names_that_are_no_text(capfdbinary: pytest.Ca
 
 
 def run(code: str, shell: str) -> subprocess.CompletedProcess[str]:
-    program = f"from rowcrew.cli.terminal import say, show\n{code}"
+    program = f"from rowcrew.cli.terminal import claimed_output, say, show\n{code}"
     return subprocess.run(
         ["sh", "-c", f'"$0" -c "$1" {shell}', sys.executable, program],
         capture_output=True,
@@ -44,3 +44,39 @@ def test_standard_error_may_be_gone_too() -> None:
 
 def test_closed_streams_are_no_error() -> None:
     assert run("say('x')\nshow('y')", ">&- 2>&-").returncode == 0
+
+
+PRINTS_EVERYWHERE = """
+import os, subprocess, sys
+with claimed_output():
+    print("python")
+    os.write(1, b"descriptor\\n")
+    subprocess.run(["echo", "child"])
+    show("ours")
+    sys.stdout.close()
+    show("ours still")
+show("after")
+print("python after")
+"""
+
+
+def test_while_standard_output_is_claimed_only_our_lines_are_on_it() -> None:
+    done = run(PRINTS_EVERYWHERE, "")
+    assert (done.stdout, done.stderr) == (
+        "ours\nours still\nafter\npython after\n",
+        "python\ndescriptor\nchild\n",
+    )
+
+
+def test_a_claim_holds_where_streams_are_closed_or_their_reader_has_gone() -> None:
+    claim = "with claimed_output():\n  for n in range(100000): show(str(n))\n  print('lost')\nsay('done')"
+    assert run(claim, "| head -n 1").stdout == "0\n"
+    assert [run(claim, closed).returncode for closed in (">&-", "2>&-", ">&- 2>&-")] == [0, 0, 0]
+
+
+def test_a_claim_holds_where_standard_output_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with claimed_output():
+        print("python")
+        show("ours")
+    print("after")
+    assert capsys.readouterr() == ("ours\nafter\n", "python\n")

@@ -20,7 +20,7 @@ from rowcrew.cli.running import (
     work_on,
 )
 from rowcrew.cli.session import Verb, json_option
-from rowcrew.cli.terminal import say
+from rowcrew.cli.terminal import claimed_output, say
 from rowcrew.domain.ids import short
 from rowcrew.domain.job import Job
 from rowcrew.engine import Engine
@@ -32,7 +32,10 @@ Work = Callable[[Engine, Interrupts], Awaitable[int]]
 
 
 def run_here(context: click.Context, work: Work) -> int:
-    """Do work that runs a job, with an engine, and with signals that end it in good order."""
+    """Do work that runs a job, with an engine, and with signals that end it in good order.
+
+    What the rows' own code prints goes to standard error meanwhile.
+    """
 
     async def watched(engine: Engine) -> int:
         with Interrupts(say) as interrupts:
@@ -43,7 +46,8 @@ def run_here(context: click.Context, work: Work) -> int:
                     raise
                 return interrupts.exit_code
 
-    return with_engine(context, watched, fast=True)
+    with claimed_output():
+        return with_engine(context, watched, fast=True)
 
 
 @click.command(cls=Verb)
