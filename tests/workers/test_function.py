@@ -88,6 +88,8 @@ def test_what_names_no_function_is_refused(target: str, bench: Bench) -> None:
         ("def work(): pass", "rows:work", "rows:work cannot be called with a row"),
         ("def work(a, b, c): pass", "rows:work", "rows:work cannot be called with a row"),
         ("def work(row, *, key): pass", "rows:work", "rows:work cannot be called with a row"),
+        ("def work(row): yield {}", "rows:work", "rows:work yields, and a report is one object"),
+        ("async def work(row): yield {}", "rows:work", "rows:work yields, and a report is one object"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused_with_the_reason(
@@ -200,6 +202,20 @@ def work(row): return Answer(day=datetime.date(2024, 2, 29))
 """
     assert await bench.ended(source) == Ended()
     assert bench.results == [{"day": "2024-02-29"}]
+
+
+@pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt()", "ValueError('bad')"])
+async def test_a_model_that_breaks_as_it_is_dumped_ends_its_row_alone(bench: Bench, error: str) -> None:
+    source = f"""
+class Answer:
+    def __repr__(self): return "an answer"
+    def model_dump(self, mode): raise {error}
+def work(row): return Answer()
+"""
+    ended = await bench.ended(source)
+    message = error.removesuffix("()").replace("(", ": ").replace(")", "").replace("'", "")
+    assert ended == Ended(ErrorClass.INVALID_RESULT, message, raw_answer="an answer")
+    assert bench.results == []
 
 
 async def test_a_refused_result_is_invalid_and_is_kept(bench: Bench) -> None:

@@ -39,7 +39,10 @@ def readable(result: object) -> str:
     try:
         text = compact(result)
     except (ValueError, TypeError, RecursionError):
-        text = repr(result)
+        try:
+            text = repr(result)
+        except Exception:  # too deep, or with an integer too long, for Python's own text too
+            text = f"({type(result).__name__} that cannot be shown)"
     return text[:MAX_RAW_ANSWER].encode("utf-8", "replace").decode()
 
 

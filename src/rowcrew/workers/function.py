@@ -72,6 +72,8 @@ def open_function(target: str, folder: Path) -> WorkerKind:
             raise InvalidRequest(message, hint=_nearest(found, name)) from None
     if not callable(found):
         raise InvalidRequest(f"{target} is not a function but {type(found).__name__}", hint=_HINT)
+    if inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
+        raise InvalidRequest(f"{target} yields, and a report is one object", hint="let it `return` a dict")
     return FunctionKind(found, takes_context=_takes_context(found, target))
 
 
@@ -236,16 +238,16 @@ class FunctionWorker:
     async def _report(self, result: Any, *, stop: bool) -> Ended:
         if result is None:
             return Ended()
-        dump = getattr(result, "model_dump", None)
-        if callable(dump):
-            try:
-                result = dump(mode="json")
-            except Exception as error:
-                return Ended(ErrorClass.INVALID_RESULT, _say(error), raw_answer=_show(result))
-        verdict = await self._order.report(result, stop=stop)
+        try:
+            dump = getattr(result, "model_dump", None)
+            report = dump(mode="json") if callable(dump) else result
+        except BaseException as error:
+            # It is the row's code that runs here, on the loop's own thread: its SystemExit must end nothing.
+            return Ended(ErrorClass.INVALID_RESULT, _say(error), raw_answer=_show(result))
+        verdict = await self._order.report(report, stop=stop)
         if verdict.accepted:
             return Ended()
-        return Ended(ErrorClass.INVALID_RESULT, verdict.reason, raw_answer=_show(result))
+        return Ended(ErrorClass.INVALID_RESULT, verdict.reason, raw_answer=_show(report))
 
 
 class _Threads:
