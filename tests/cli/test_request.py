@@ -190,6 +190,9 @@ def test_a_schema_is_a_file_or_json(tmp_path: Path) -> None:
     assert refusal("in.csv", "-i", "x", "--output-schema", "nothing.json") == (
         "--output-schema: there is no file nothing.json, and it is no JSON object"
     )
+    assert refusal("in.csv", "-i", "x", "--output-schema", "[" * 5000) == (
+        f"--output-schema: there is no file {'[' * 199}…, and it is no JSON object"
+    )
 
 
 def test_standard_streams_are_no_tables() -> None:

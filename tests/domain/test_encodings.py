@@ -129,3 +129,19 @@ def test_a_name_that_is_no_encoding_is_shown_in_part_where_it_is_long() -> None:
     with pytest.raises(InvalidRequest) as caught:
         known_encoding("x" * 5000)
     assert caught.value.message == f'there is no text encoding named "{"x" * 60}"'
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (b"PK\x03\x04\x14\x00", "a zip archive, as spreadsheet files (.xlsx, .ods) are"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "an old spreadsheet file (.xls)"),
+        (b"\x1f\x8b\x08\x00", "compressed (gzip)"),
+    ],
+)
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_a_file_that_is_no_text_is_called_what_it_is(head: bytes, what: str, encoding: str | None) -> None:
+    assert refusal_of(head, encoding=encoding) == (
+        f"the file is no text: it is {what}",
+        "save it as CSV and give that",
+    )

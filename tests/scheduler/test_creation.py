@@ -8,7 +8,7 @@ import pytest
 
 from rowcrew.domain.job import JobSettings
 from rowcrew.errors import InvalidRequest
-from rowcrew.scheduler.creation import JobRequest, prepare
+from rowcrew.scheduler.creation import JobRequest, find_input, prepare
 
 FOREIGN = os.fsdecode(b"caf\xe9")
 
@@ -58,3 +58,24 @@ def test_a_time_limit_that_is_none_is_refused_with_both_its_bounds(
 ) -> None:
     with pytest.raises(InvalidRequest, match="must be greater than 0 and less than 1,000,000,000"):
         prepare(replace(request_of_a_table, settings=JobSettings(max_runtime_seconds=seconds)))
+
+
+def test_a_path_that_leads_to_no_table_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    long = "x" * 300
+    refusals = []
+    for name in ("nowhere", "file/below", "a\0b", "loop", long, ".", "pipe"):
+        with pytest.raises(InvalidRequest) as caught:
+            find_input(tmp_path / name)
+        refusals.append(caught.value.message.replace(f"{tmp_path}/", ""))
+    assert refusals == [
+        "there is no file nowhere",
+        "there is no file file/below",
+        "there is no file a\0b",
+        "cannot read loop: Too many levels of symbolic links",
+        f"cannot read {long}: File name too long",
+        f"{tmp_path} is a folder",
+        "pipe is not a regular file, and a table is read twice",
+    ]

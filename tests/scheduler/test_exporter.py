@@ -78,6 +78,12 @@ def test_json_lines(job: Job, items: list[JobItem], tmp_path: Path) -> None:
     ]
 
 
+def test_json_lines_have_no_byte_order_mark(job: Job, items: list[JobItem], tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    write(job, items, target, output_format="jsonl", bom=True)
+    assert target.read_bytes().startswith(b'{"id":')
+
+
 def test_the_input_is_never_the_output_also_through_links(
     job: Job, items: list[JobItem], tmp_path: Path
 ) -> None:
@@ -115,7 +121,14 @@ def test_a_failure_midway_leaves_the_old_file_and_no_part(
 
 
 @pytest.mark.parametrize(
-    ("target", "why"), [("missing/out.csv", "does not exist"), ("folder", "is a folder")]
+    ("target", "why"),
+    [
+        ("missing/out.csv", "does not exist"),
+        ("folder", "is a folder"),
+        ("x" * 300, "cannot be written: File name too long"),
+        (f"{'x' * 300}/out.csv", "cannot be written: File name too long"),
+        ("a\0b/out.csv", "does not exist"),
+    ],
 )
 def test_a_target_that_cannot_be_written_is_refused(tmp_path: Path, target: str, why: str) -> None:
     (tmp_path / "folder").mkdir()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import click
 
+from rowcrew.cli.terminal import one_line
 from rowcrew.domain.intake import TableOptions
 from rowcrew.domain.job import JobSettings
 from rowcrew.engine import Engine
@@ -232,9 +233,13 @@ def _schema_text(given: str) -> str:
     if given.lstrip().startswith("{"):
         return given
     path = Path(given)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError:  # a name too long to be one
+        found = False
+    if not found:
         raise InvalidRequest(
-            f"--output-schema: there is no file {given}, and it is no JSON object",
+            f"--output-schema: there is no file {one_line(given)}, and it is no JSON object",
             hint="""give a file, or JSON such as '{"properties": {"topic": {"type": "string"}}}'""",
         )
     return _read_text(path, "the schema file")

@@ -17,6 +17,12 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# What people have instead of text; each begins with what no text does.
+_NO_TEXT = {
+    b"PK\x03\x04": "a zip archive, as spreadsheet files (.xlsx, .ods) are",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet file (.xls)",
+    b"\x1f\x8b": "compressed (gzip)",
+}
 # Python calls these text encodings; they are escapes for programs, and some make halves of characters.
 _NOT_FOR_TABLES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
 
@@ -75,6 +81,7 @@ def decode(chunks: Iterable[bytes], encoding: str | None) -> Iterator[str]:
         head += chunk
         if len(head) >= len(codecs.BOM_UTF32_LE):
             break
+    _refuse_no_text(head)
     offset = 0
     if mark := byte_order_mark(head):
         name, offset = mark
@@ -92,6 +99,12 @@ def decode(chunks: Iterable[bytes], encoding: str | None) -> Iterator[str]:
         line_ends.add(text)
         if text:
             yield text
+
+
+def _refuse_no_text(head: bytes) -> None:
+    for beginning, what in _NO_TEXT.items():
+        if head.startswith(beginning):
+            raise InvalidRequest(f"the file is no text: it is {what}", hint="save it as CSV and give that")
 
 
 def _parts(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

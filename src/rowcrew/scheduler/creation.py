@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -87,11 +88,15 @@ def table_options(options: TableOptions, path: Path) -> TableOptions:
 def find_input(path: Path) -> Path:
     """The whole path of a table. Raises InvalidRequest where there is none that can be read twice."""
     full = absolute(path)
-    if not full.exists():
-        raise InvalidRequest(f"there is no file {path}", hint=f"looked in {full.parent}")
-    if full.is_dir():
+    try:
+        mode = full.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL character
+        raise InvalidRequest(f"there is no file {path}", hint=f"looked in {full.parent}") from None
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror}", hint="name another file") from error
+    if stat.S_ISDIR(mode):
         raise InvalidRequest(f"{path} is a folder", hint="give the table's file")
-    if not full.is_file():
+    if not stat.S_ISREG(mode):
         raise InvalidRequest(
             f"{path} is not a regular file, and a table is read twice", hint="save it to a file first"
         )

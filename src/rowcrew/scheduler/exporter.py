@@ -43,6 +43,16 @@ def check_target(target: Path, input_path: Path, *, force: bool) -> None:
 
     Raises InvalidRequest.
     """
+    try:
+        _check_target(target, input_path, force=force)
+    except (OSError, ValueError) as error:  # a name too long, a folder that may not be searched; a NUL in it
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidRequest(
+            f"the output {target} cannot be written: {reason}", hint="give another `-o PATH`"
+        ) from error
+
+
+def _check_target(target: Path, input_path: Path, *, force: bool) -> None:
     folder = target.parent
     if not folder.is_dir():
         raise InvalidRequest(f"the folder {folder} for the output does not exist", hint="make it first")
@@ -99,7 +109,9 @@ def write_table(
         # Through a link the file behind it is replaced, as any other program would.
         real = Path(os.path.realpath(target))
         with _beside(real, job.id) as (part, file):
-            _write(file, _lines(job, lines, expand=expand, raw=raw, output_format=output_format), bom=bom)
+            table = _lines(job, lines, expand=expand, raw=raw, output_format=output_format)
+            # The mark is for spreadsheets; before JSON it is an error.
+            _write(file, table, bom=bom and output_format == "csv")
             # The writing may have taken long: what came to be there meanwhile is not to be lost.
             check_target(target, source, force=force)
             # There may be no file, or a link that leads round in a circle.
