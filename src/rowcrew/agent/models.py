@@ -25,6 +25,8 @@ from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
 __all__ = ["Answer", "ModelChoice", "ModelClient", "choose"]
 
 _RESULT_NAME = "result"
+# Jobs with different schemas may share a client; few do at a time.
+_REMEMBERED = 16
 _COMBINING_KEYWORDS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "if"})
 _SCHEMA_WORDS = ("response_format", "json_schema", "text.format")
 
@@ -65,6 +67,7 @@ class ModelClient:
     def __init__(self, opened: OpenedModel) -> None:
         self._opened = opened
         self._native = bool(opened.model.profile.get("supports_json_schema_output", False))
+        self._asked_before: list[ModelRequestParameters] = []
         self.provider = opened.provider
 
     @classmethod
@@ -105,10 +108,7 @@ class ModelClient:
         output_schema: dict[str, Any] | None,
         timeout: float | None,  # noqa: ASYNC109
     ) -> Answer:
-        parameters = ModelRequestParameters(function_tools=list(tools))
-        if output_schema is not None:
-            parameters.output_mode = "native" if self._native else "prompted"
-            parameters.output_object = _output_object(output_schema)
+        parameters = self._parameters(tools, output_schema)
         opened = self._opened
         try:
             async with asyncio.timeout(timeout):
@@ -124,6 +124,22 @@ class ModelClient:
         except Exception as error:
             raise translate(error, provider=self.provider, secrets=opened.secrets) from error
         return Answer(response, _usage(response))
+
+    def _parameters(
+        self, tools: Sequence[ToolDefinition], output_schema: dict[str, Any] | None
+    ) -> ModelRequestParameters:
+        """The same object for the same request: by that a model knows what it has adapted already."""
+        parameters = ModelRequestParameters(function_tools=list(tools))
+        if output_schema is not None:
+            parameters.output_mode = "native" if self._native else "prompted"
+            parameters.output_object = _output_object(output_schema)
+        for known in self._asked_before:
+            if known == parameters:
+                return known
+        if len(self._asked_before) >= _REMEMBERED:
+            self._asked_before.clear()
+        self._asked_before.append(parameters)
+        return parameters
 
     async def close(self) -> None:
         """Give back connections, and the memory of an embedded model."""

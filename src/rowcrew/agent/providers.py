@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import httpx2
 import openai
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.profiles import JsonSchemaTransformer, ModelProfile, merge_profile
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -26,8 +24,10 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from rowcrew.agent import embedded
+from rowcrew.agent.adapting import ChatModel, ResponsesModel
 from rowcrew.agent.embedded_schema import narrow
 from rowcrew.agent.model_errors import mask, secrets_of
+from rowcrew.agent.openai_client import open_client
 from rowcrew.errors import InvalidRequest
 
 LOCAL = "local"
@@ -35,11 +35,6 @@ NO_KEY = "no-key-needed"
 _OPENAI_PREFIXES = ("openai", "openai-chat", "openai-responses")
 _OPENAI_KEY = "OPENAI_API_KEY"
 _EXTRAS = {"anthropic": "anthropic"}
-# Shorter than the five seconds after which common servers close an idle connection, so that no request
-# goes out on one that is just being closed.
-_KEEP_IDLE_SECONDS = 4.0
-_MAX_CONNECTIONS = 10_000
-_TIMEOUT = httpx2.Timeout(600.0, connect=30.0, pool=None)
 # A server that takes a schema may still not show it to the model, or ignore it.
 _SCHEMA_IN_PROMPT = ModelProfile(native_output_requires_schema_in_instructions=True)
 
@@ -129,15 +124,6 @@ def _how_to_install(prefix: str, error: ImportError) -> str:
     return f"pip install 'pydantic-ai-slim[{extra[1] if extra else prefix}]'"
 
 
-def _client(base_url: str | None, key: str) -> openai.AsyncOpenAI:
-    limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEP_IDLE_SECONDS)
-    http = openai.DefaultAioHttpClient(limits=limits, timeout=_TIMEOUT)
-    # Retries are the scheduler's: a second place that waits would hide rate limits from it.
-    return openai.AsyncOpenAI(
-        base_url=base_url, api_key=key, http_client=http, timeout=_TIMEOUT, max_retries=0
-    )
-
-
 def _open_openai(
     prefix: str | None, model_name: str, choice: ModelChoice, environment: Mapping[str, str]
 ) -> OpenedModel:
@@ -146,9 +132,9 @@ def _open_openai(
     key = environment.get(variable)
     if not key and (base_url is None or choice.key_variable is not None):
         raise _missing_key(choice.name, variable)
-    client = _client(base_url, key or NO_KEY)
+    client = open_client(base_url, key or NO_KEY)
     by_name = "chat" if prefix in (None, "openai-chat") else "responses"
-    kind = OpenAIChatModel if (choice.wire_api or by_name) == "chat" else OpenAIResponsesModel
+    kind = ChatModel if (choice.wire_api or by_name) == "chat" else ResponsesModel
     provider: Provider[openai.AsyncOpenAI] = (
         OpenAICompatibleProvider("openai-compatible", openai_client=client)
         if prefix is None
@@ -239,7 +225,7 @@ async def _open_embedded(name: str, choice: ModelChoice, environment: Mapping[st
             hint="leave --base-url out, or name the server's model",
         )
     server = await embedded.EmbeddedServer.open(embedded.find_file(name, _home(choice, environment)))
-    client = _client(server.url, server.key)
+    client = open_client(server.url, server.key)
 
     async def close() -> None:
         await client.close()
@@ -248,7 +234,7 @@ async def _open_embedded(name: str, choice: ModelChoice, environment: Mapping[st
     profile = merge_profile(_SCHEMA_IN_PROMPT, ModelProfile(json_schema_transformer=_NarrowSchema))
     provider = OpenAICompatibleProvider(LOCAL, openai_client=client, profile=profile)
     return OpenedModel(
-        model=OpenAIChatModel(server.file.stem, provider=provider),
+        model=ChatModel(server.file.stem, provider=provider),
         provider=LOCAL,
         secrets=secrets_of({}, server.key),
         close=close,

@@ -40,6 +40,34 @@ INSTRUCTIONS = (
 )
 
 
+async def _nobody(_: Arguments) -> ToolResult:
+    raise NotImplementedError("each worker has hands of its own for its report")
+
+
+REPORT = Tool(
+    REPORT_TOOL,
+    "Report the result of your job item. Call it exactly once, when the work is done; then stop. "
+    "If it answers accepted: false, put right what the reason says and call it again.",
+    {
+        "type": "object",
+        "properties": {
+            "job_id": {"type": "string", "description": "The job id that you were given."},
+            "item_id": {"type": "string", "description": "The item id that you were given."},
+            "result": {"type": "object", "description": "Your result, as a JSON object."},
+            "stop": {
+                "type": "boolean",
+                "description": "True only if the whole job should end now, other items undone.",
+            },
+        },
+        "required": ["job_id", "item_id", "result"],
+        "additionalProperties": False,
+    },
+    _nobody,
+    # A result that is no object is refused, and counted, where results are checked.
+    unchecked=frozenset({"result"}),
+)
+
+
 async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "AgentKind":
     """What a job's settings mean. Raises InvalidRequest."""
     if settings.model is None:
@@ -99,7 +127,7 @@ class AgentKind:
         self._model = model
         self._control = control
         self._sandbox = sandbox
-        self._tools = ToolRegistry(builtin_tools(sandbox))
+        self._tools = ToolRegistry([*builtin_tools(sandbox), REPORT])
         self._request_timeout = request_timeout
         self._live: set[str] = set()
 
@@ -112,7 +140,7 @@ class AgentKind:
         report = ReportTool(order)
         spec = AgentSpec(
             self._client,
-            self._tools.plus(report.tool),
+            self._tools.carried_out_by(REPORT_TOOL, report.run),
             INSTRUCTIONS,
             request_timeout=self._request_timeout,
             saves_early=False,
@@ -147,7 +175,7 @@ class AgentKind:
 
 
 class ReportTool:
-    """`report_agent_job_result` of one worker, and what has become of its reports."""
+    """What carries `report_agent_job_result` out for one worker, and what has become of its reports."""
 
     def __init__(self, order: WorkOrder) -> None:
         self.thread: AgentThread | None = None
@@ -157,28 +185,6 @@ class ReportTool:
         self.raw_answer: str | None = None
         self._order = order
         self._misdirected = 0
-        self.tool = Tool(
-            REPORT_TOOL,
-            "Report the result of your job item. Call it exactly once, when the work is done; then stop. "
-            "If it answers accepted: false, put right what the reason says and call it again.",
-            {
-                "type": "object",
-                "properties": {
-                    "job_id": {"type": "string", "description": "The job id that you were given."},
-                    "item_id": {"type": "string", "description": "The item id that you were given."},
-                    "result": {"type": "object", "description": "Your result, as a JSON object."},
-                    "stop": {
-                        "type": "boolean",
-                        "description": "True only if the whole job should end now, other items undone.",
-                    },
-                },
-                "required": ["job_id", "item_id", "result"],
-                "additionalProperties": False,
-            },
-            self.run,
-            # A result that is no object is refused, and counted, where results are checked.
-            unchecked=frozenset({"result"}),
-        )
 
     async def run(self, arguments: Arguments) -> ToolResult:
         given = (arguments["job_id"], arguments["item_id"])
