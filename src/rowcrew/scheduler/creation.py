@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 import json
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rowcrew.clock import Clock
 from rowcrew.domain.dialect import default_delimiter
@@ -17,13 +18,15 @@ from rowcrew.domain.job import JobSettings
 from rowcrew.domain.json_text import is_clean
 from rowcrew.domain.prompt import Template, worker_prompt
 from rowcrew.domain.schema import OutputSchema
-from rowcrew.errors import Conflict, InvalidRequest
+from rowcrew.errors import Conflict, Interrupted, InvalidRequest
 from rowcrew.scheduler.exporter import check_target, default_target
 from rowcrew.scheduler.tables import absolute
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.jobs import JobStore, NewJob
 
-CHUNK = 1 << 20
+T = TypeVar("T")
+
+CHUNK = 1 << 18
 _NEVER_SECONDS = 10**9  # thirty years
 _TEXT_SHOWN = 200
 
@@ -53,29 +56,44 @@ class Prepared:
     template: Template
     schema: OutputSchema | None
     input_path: Path
+    # Set when nobody waits for the job any more: what still reads the table stops.
+    gone: threading.Event
 
 
-def read_chunks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, a megabyte at a time."""
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Run what reads a table in a thread. Its event is set when the caller is cancelled."""
+    gone = threading.Event()
+    try:
+        return await asyncio.to_thread(work, gone)
+    except asyncio.CancelledError:
+        gone.set()
+        raise
+
+
+def read_chunks(path: Path, gone: threading.Event | None = None) -> Iterator[bytes]:
+    """The file's bytes, in pieces. Raises Interrupted when `gone` is set."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
+            if gone is not None and gone.is_set():
+                raise Interrupted(f"{path} was not read to its end")
             yield chunk
 
 
-def prepare(request: JobRequest) -> Prepared:
+def prepare(request: JobRequest, gone: threading.Event | None = None) -> Prepared:
     """Read the whole file once and check it with everything else. Raises InvalidRequest."""
+    gone = gone or threading.Event()
     path = find_input(request.input_path)
     _check_text(request, path)
     check_settings(request.settings)
     schema = None if request.output_schema is None else OutputSchema.parse(request.output_schema)
     try:
-        table = Table.survey(lambda: read_chunks(path), table_options(request.table, path))
+        table = Table.survey(lambda: read_chunks(path, gone), table_options(request.table, path))
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from error
     template = Template.parse(
         request.instruction, table.headers, allow_unknown=request.allow_unknown_placeholders
     )
-    return Prepared(table, template, schema, path)
+    return Prepared(table, template, schema, path, gone)
 
 
 def table_options(options: TableOptions, path: Path) -> TableOptions:
@@ -137,9 +155,9 @@ def check_settings(settings: JobSettings) -> None:
         raise InvalidRequest(f"max attempts is {settings.retry.max_attempts}, it must be at least 1")
 
 
-def preview(request: JobRequest, count: int) -> list[tuple[str, str]]:
+def preview(request: JobRequest, count: int, gone: threading.Event | None = None) -> list[tuple[str, str]]:
     """(item id, whole worker prompt) of the first rows. Stores nothing."""
-    prepared = prepare(request)
+    prepared = prepare(request, gone)
     shown: list[tuple[str, str]] = []
     for item in prepared.table.items():
         if len(shown) == count:
@@ -177,7 +195,7 @@ async def store(database: Database, clock: Clock, request: JobRequest, prepared:
     """Store the job and all its rows in one transaction. Its id.
 
     Raises Conflict with the other job's id as state when the same job is unfinished (unless `new`), and
-    InvalidRequest when another unfinished job writes the same output.
+    InvalidRequest when another unfinished job writes the same output. Cancelled, it leaves no job behind.
     """
     job_id = new_id()
     output = _output_path(request, prepared, job_id)
@@ -217,5 +235,14 @@ async def store(database: Database, clock: Clock, request: JobRequest, prepared:
             )
         jobs.create(job, prepared.table.items(), now=clock.now_ms())
 
-    await database.write(create)
+    writing = asyncio.ensure_future(database.write(create))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        # Whoever gives up has made nothing: neither a part of a job nor one that nobody knows of.
+        prepared.gone.set()
+        await asyncio.wait({writing})
+        if writing.exception() is None:
+            await database.write(lambda connection: JobStore(connection).delete(job_id))
+        raise
     return job_id

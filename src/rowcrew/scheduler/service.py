@@ -85,11 +85,11 @@ class JobService:
 
     async def preview(self, request: JobRequest, *, count: int = 3) -> list[tuple[str, str]]:
         """(item id, worker prompt) of the first rows; runs and stores nothing. Raises InvalidRequest."""
-        return await asyncio.to_thread(creation.preview, request, count)
+        return await creation.in_thread(lambda gone: creation.preview(request, count, gone))
 
     async def create_from_table(self, request: JobRequest) -> CreatedJob:
         """Check everything, then store the job whole. Raises InvalidRequest, Conflict (unfinished twin)."""
-        prepared = await asyncio.to_thread(creation.prepare, request)
+        prepared = await creation.in_thread(lambda gone: creation.prepare(request, gone))
         kind = await open_kind(request.settings, self._starter.surroundings(request.settings))
         await kind.close()
         job_id = await creation.store(self._database, self._clock, request, prepared)
