@@ -1,11 +1,9 @@
 """exec: what it prints where, what it takes, how it ends. The model is scripted, behind a socket."""
 
-import asyncio
 import io
 import json
 import re
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from rowcrew.config import Settings
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
 from rowcrew.testing.answers import Script
-from tests.cli.conftest import Called, Desk
+from tests.cli.conftest import Called, Desk, ServerThread
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 USAGE = {
@@ -25,32 +23,6 @@ USAGE = {
     "output_tokens": 5,
     "reasoning_output_tokens": 0,
 }
-
-
-class ServerThread:
-    """A ModelServer beside a command that has this thread's event loop to itself."""
-
-    def __init__(self, script: Script) -> None:
-        self.server = ModelServer(script)
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._done = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-
-    async def _serve(self) -> None:
-        async with self.server:
-            self._ready.set()
-            await self._done.wait()
-
-    def __enter__(self) -> "ServerThread":
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(30)
-        self._loop.close()
 
 
 class Execs:

@@ -85,6 +85,9 @@ def test_json_lines_begin_with_the_job_and_end_with_its_result(desk: Desk) -> No
             "cached_input_tokens": 0,
             "output_tokens": 0,
             "reasoning_tokens": 0,
+            "cost": None,
+            "known_cost": None,
+            "unpriced_requests": 0,
         },
     }
     progress = [line for line in lines if line["type"] == "job.progress"]

@@ -78,12 +78,14 @@ class Dispatcher:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Dispatch nothing more. Turns under way are settled when their threads have ended them."""
-        if self._closing:
-            return
+    def stop(self) -> None:
+        """Dispatch nothing more."""
         self._closing = True
         self.wake()
+
+    async def close(self) -> None:
+        """Dispatch nothing more. Turns under way are settled when their threads have ended them."""
+        self.stop()
         if self._task is not None:
             await self._task
 

@@ -44,6 +44,10 @@ VERBS: dict[str, Lazy] = {
         "rowcrew.cli.diagnosis:doctor", "Check the database files; show paths, versions, settings."
     ),
     "models": Lazy("rowcrew.cli.models:models", "Fetch and list the embedded models."),
+    "thread": Lazy(
+        "rowcrew.cli.threads:thread", "Look at conversations with agents, name them, put them away."
+    ),
+    "queue": Lazy("rowcrew.cli.queue:queue", "Write down turns for a thread, to be run one after the other."),
     "app-server": Lazy(
         "rowcrew.cli.appserver:app_server", "Serve programs over the wire format of Codex's app-server."
     ),

@@ -225,7 +225,7 @@ def _instruction(options: JobOptions) -> str:
             hint="say what to do with each row: -i 'Say what {column} is about', or --instruction-file FILE",
         )
     if options.instruction_file == "-":
-        return _as_text(sys.stdin.buffer.read(), "the instruction on standard input")
+        return _from_stdin("the instruction")
     return _read_text(Path(options.instruction_file), "the instruction file")
 
 
@@ -243,6 +243,15 @@ def _schema_text(given: str) -> str:
             hint="""give a file, or JSON such as '{"properties": {"topic": {"type": "string"}}}'""",
         )
     return _read_text(path, "the schema file")
+
+
+def text_or_stdin(text: str) -> str:
+    """A text as it was given; `-` stands for standard input. Raises InvalidRequest."""
+    return _from_stdin("the text") if text == "-" else text
+
+
+def _from_stdin(what: str) -> str:
+    return _as_text(sys.stdin.buffer.read(), f"{what} on standard input")
 
 
 def _read_text(path: Path, what: str) -> str:
