@@ -317,3 +317,58 @@ def test_every_variable_that_the_code_names_is_known(folder: Path) -> None:
     values = {"ROWCREW_BASE_URL": "http://x"}
     for name in named - NOT_SETTINGS:
         Settings.load(environment={name: values.get(name, "x")}, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[prices."a:b"]\ninput = 1', "the price of a:b has no output"),
+        ('[prices."a:b"]\noutput = 1', "the price of a:b has no input"),
+        (
+            "prices.m = {input = -1, output = 1}",
+            "prices.m.input in {file} must be US dollars for a million tokens, from 0 to 1000000, not -1",
+        ),
+        (
+            "prices.m = {input = nan, output = 1}",
+            "prices.m.input in {file} must be US dollars for a million tokens, from 0 to 1000000, not nan",
+        ),
+        (
+            "prices.m = {input = 1e400, output = 1}",
+            "prices.m.input in {file} must be US dollars for a million tokens, from 0 to 1000000, not inf",
+        ),
+        (
+            f"agents.job_max_runtime_seconds = {10**400}",
+            f"agents.job_max_runtime_seconds in {{file}} must be a number of seconds above 0, not {10**400}",
+        ),
+        (
+            'prices.m = {input = "1", output = 1}',
+            "prices.m.input in {file} must be US dollars for a million tokens, from 0 to 1000000, not text",
+        ),
+        ("prices.m = 3", "prices.m in {file} must be a table of settings, not 3"),
+        (
+            'prices.m = {input = 1, output = 1, currency = "EUR"}',
+            "unknown setting prices.m.currency in {file}",
+        ),
+    ],
+)
+def test_a_price_that_is_none_is_refused(home: Path, folder: Path, text: str, message: str) -> None:
+    file = home / "config.toml"
+    file.write_text(text, encoding="utf-8")
+    assert refusal(home, folder)[0] == message.format(file=file)
+
+
+def test_prices_come_from_files_variables_and_overrides(home: Path, folder: Path) -> None:
+    (home / "config.toml").write_text(
+        '[prices."openai:a"]\ninput = 1\ncached_input = 0.5\noutput = 2', encoding="utf-8"
+    )
+    found = load(
+        home,
+        folder,
+        {'prices."b:c".input': "3", 'prices."b:c".output': "4"},
+        PRICES='{"d.e" = {input = 5, output = 6}}',
+    )
+    assert found.prices == {
+        "openai:a": {"input": 1.0, "cached_input": 0.5, "output": 2.0},
+        "b:c": {"input": 3.0, "output": 4.0},
+        "d.e": {"input": 5.0, "output": 6.0},
+    }

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from rowcrew import config
 from rowcrew.cli.main import VERBS
 from rowcrew.cli.run import run
 from rowcrew.errors import ErrorClass
+from rowcrew.setting_kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
@@ -186,8 +186,8 @@ def test_the_guide_names_every_error_class() -> None:
 
 def test_the_guide_names_every_setting_and_its_variable() -> None:
     text = (ROOT / "docs" / "guide" / "settings.md").read_text(encoding="utf-8")
-    keys = [".".join(path).replace("*", "NAME") for path in config._KINDS]
-    variables = [f"ROWCREW_{'_'.join(path).upper()}" for path in config._KINDS if "*" not in path]
+    keys = [".".join(path).replace("*", "NAME") for path in KINDS]
+    variables = [f"ROWCREW_{'_'.join(path).upper()}" for path in KINDS if "*" not in path]
     assert [name for name in (*keys, *variables) if f"`{name}`" not in text] == []
 
 

@@ -5,23 +5,21 @@ Later ones win: defaults, the home's config.toml, rowcrew.toml in the folder or 
 """
 
 import difflib
-import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from rowcrew.errors import InvalidRequest
+from rowcrew.setting_kinds import KINDS, SettingPath, is_table, kind_of
 
 PROJECT_FILE = "rowcrew.toml"
 HOME_FILE = "config.toml"
 PREFIX = "ROWCREW_"
-SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
-WIRE_APIS = ("responses", "chat")
 
 # Variables of ours that are no settings: what a command worker is told, and what tests and people debug with.
 NOT_SETTINGS = frozenset(
@@ -37,8 +35,6 @@ NOT_SETTINGS = frozenset(
         "TEST_WEIGHTS",
     )
 )
-
-SettingPath = tuple[str, ...]
 
 
 def _no_names() -> Mapping[str, Any]:
@@ -63,13 +59,15 @@ class Settings:
     """All settings. `sources` says where each that is no default came from; `notices` are for the user.
 
     `model_providers` holds OpenAI-compatible services by names of the user's: base_url, env_key (the variable
-    with the key), wire_api ("responses" or "chat"), name.
+    with the key), wire_api ("responses" or "chat"), name. `prices` holds US dollars for a million
+    tokens by names of models: input, output, and cached_input where it differs.
     """
 
     home: Path = field(default_factory=_default_home)
     model: str | None = None
     base_url: str | None = None
     model_providers: Mapping[str, Mapping[str, str]] = field(default_factory=_no_names)
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=_no_names)
     agents: AgentSettings = AgentSettings()
     sandbox_mode: str = "read-only"
     features: Mapping[str, bool] = field(default_factory=_no_names)
@@ -111,95 +109,10 @@ class Settings:
         return rows
 
 
-# --- what a value may be ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What one setting may be. `accept` gives the value to keep or raises ValueError."""
-
-    wanted: str
-    accept: Callable[[Any], Any]
-    is_text: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class _Found:
     value: Any
     source: str
-
-
-def _whole(least: int) -> _Kind:
-    def accept(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError
-        return value
-
-    return _Kind(f"a whole number of at least {least}", accept)
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError
-    return float(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _text(pattern: str, wanted: str) -> _Kind:
-    def accept(value: Any) -> str:
-        if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
-            raise ValueError
-        return value
-
-    return _Kind(wanted, accept, is_text=True)
-
-
-def _one_of(names: tuple[str, ...]) -> _Kind:
-    quoted = [f'"{name}"' for name in names]
-    wanted = ", ".join(quoted[:-1]) + f" or {quoted[-1]}"
-    return _text("|".join(map(re.escape, names)), wanted)
-
-
-_URL = _text(r"https?://\S+", "an address that begins with http:// or https://")
-_WORDS = _text(r"(?s).*\S.*", "text that is not blank")
-
-# "*" stands for a name of the user's choice.
-_KINDS: Mapping[SettingPath, _Kind] = {
-    ("model",): _WORDS,
-    ("base_url",): _URL,
-    ("model_providers", "*", "base_url"): _URL,
-    ("model_providers", "*", "env_key"): _text(
-        r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of the variable that holds the key"
-    ),
-    ("model_providers", "*", "wire_api"): _one_of(WIRE_APIS),
-    ("model_providers", "*", "name"): _WORDS,
-    ("agents", "max_threads"): _whole(1),
-    ("agents", "max_depth"): _whole(0),
-    ("agents", "job_max_runtime_seconds"): _Kind("a number of seconds above 0", _seconds),
-    ("sandbox_mode",): _one_of(SANDBOX_MODES),
-    ("features", "*"): _Kind("true or false", _flag),
-}
-
-
-def _fits(path: SettingPath, pattern: SettingPath) -> bool:
-    return len(path) == len(pattern) and all(
-        want in ("*", part) for part, want in zip(path, pattern, strict=True)
-    )
-
-
-def _kind_of(path: SettingPath) -> _Kind | None:
-    return next((kind for pattern, kind in _KINDS.items() if _fits(path, pattern)), None)
-
-
-def _is_table(path: SettingPath) -> bool:
-    return any(len(path) < len(pattern) and _fits(path, pattern[: len(path)]) for pattern in _KINDS)
 
 
 # --- reading one place ---
@@ -212,15 +125,15 @@ def _flatten(table: Mapping[str, Any], above: SettingPath = ()) -> Iterator[tupl
     """The leaves of nested tables. A table where a value is wanted is a leaf: it is refused as a value."""
     for key, value in table.items():
         path = (*above, key)
-        if isinstance(value, dict) and _is_table(path):
+        if isinstance(value, dict) and is_table(path):
             yield from _flatten(value, path)
         else:
             yield path, value
 
 
 def _checked(path: SettingPath, value: Any, source: str) -> _Found:
-    kind = _kind_of(path)
-    if kind is None and _is_table(path):
+    kind = kind_of(path)
+    if kind is None and is_table(path):
         raise InvalidRequest(f"{_join(path)} in {source} must be a table of settings, not {_type(value)}")
     if kind is None:
         raise InvalidRequest(f"unknown setting {_join(path)} in {source}", hint=_nearest(path))
@@ -285,8 +198,8 @@ def _read_environment(environment: Mapping[str, str]) -> dict[SettingPath, _Foun
 
 def _variables() -> dict[str, SettingPath]:
     """The variable of each setting that has a fixed name, and of each whole table (an inline TOML table)."""
-    fixed = [path for path in _KINDS if "*" not in path]
-    tables = dict.fromkeys(path[:1] for path in _KINDS if len(path) > 1)
+    fixed = [path for path in KINDS if "*" not in path]
+    tables = dict.fromkeys(path[:1] for path in KINDS if len(path) > 1)
     return {PREFIX + "_".join(path).upper(): path for path in (*fixed, *tables)}
 
 
@@ -295,7 +208,7 @@ def _read_overrides(overrides: Mapping[str, str], notices: list[str]) -> dict[Se
     for key, text in overrides.items():
         path = _split(key)
         for leaf, value in _flatten_at(path, _value(path, text)):
-            if _kind_of(leaf) is None and not _is_table(leaf):
+            if kind_of(leaf) is None and not is_table(leaf):
                 notices.append(f"--config {_join(leaf)} is no setting of rowcrew and is ignored")
             else:
                 found[leaf] = _checked(leaf, value, "--config")
@@ -303,7 +216,7 @@ def _read_overrides(overrides: Mapping[str, str], notices: list[str]) -> dict[Se
 
 
 def _flatten_at(path: SettingPath, value: Any) -> Iterator[tuple[SettingPath, Any]]:
-    if isinstance(value, dict) and _is_table(path):
+    if isinstance(value, dict) and is_table(path):
         yield from _flatten(value, path)
     else:
         yield path, value
@@ -315,7 +228,7 @@ def _value(path: SettingPath, text: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
     except _NO_VALUE:
         return text
-    kind = _kind_of(path)
+    kind = kind_of(path)
     return text if kind is not None and kind.is_text and not isinstance(value, str) else value
 
 
@@ -343,19 +256,33 @@ def _build(
             if path[:depth] == above and len(path) == depth + 1
         }
 
-    providers = dict.fromkeys(path[1] for path in found if path[0] == "model_providers")
+    def tables(name: str) -> Mapping[str, Mapping[str, Any]]:
+        named = dict.fromkeys(path[1] for path in found if path[0] == name)
+        return MappingProxyType({one: MappingProxyType(section(name, one)) for one in named})
+
+    prices = tables("prices")
+    for model, price in prices.items():
+        _check_price(model, price)
     return Settings(
         home=home,
         **section(),
-        model_providers=MappingProxyType(
-            {name: MappingProxyType(section("model_providers", name)) for name in providers}
-        ),
+        model_providers=tables("model_providers"),
+        prices=prices,
         agents=AgentSettings(**section("agents")),
         features=MappingProxyType(section("features")),
         allow_network_home=allow_network_home,
         notices=notices,
         sources=MappingProxyType({_join(path): entry.source for path, entry in found.items()}),
     )
+
+
+def _check_price(model: str, price: Mapping[str, float]) -> None:
+    for name in ("input", "output"):
+        if name not in price:
+            raise InvalidRequest(
+                f"the price of {model} has no {name}",
+                hint=f"set {_join(('prices', model, name))} to {KINDS['prices', '*', name].wanted}",
+            )
 
 
 # --- words ---
@@ -373,7 +300,7 @@ def _join(path: SettingPath) -> str:
 def _nearest(path: SettingPath) -> str:
     if re.search(r"key|token|secret|password", path[-1], re.IGNORECASE):
         return "secrets are read from the environment only, such as OPENAI_API_KEY"
-    known = [".".join(pattern).replace("*", "NAME") for pattern in _KINDS]
+    known = [".".join(pattern).replace("*", "NAME") for pattern in KINDS]
     near = difflib.get_close_matches(".".join(path), known, n=1)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
 

@@ -69,6 +69,7 @@ class Engine:
             max_depth=settings.agents.max_depth,
             model_providers=settings.model_providers,
             agents=self.agents,
+            prices=settings.prices,
         )
         self._opened: dict[Kind, Database] = {"state": state}
         self._opening: dict[str, asyncio.Lock] = {}

@@ -18,8 +18,10 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from rowcrew.agent.model_errors import translate
+from rowcrew.agent.prices import pricing_of
 from rowcrew.agent.providers import ModelChoice, OpenedModel, open_model
 from rowcrew.domain.attempt import Usage
+from rowcrew.domain.price import Price
 from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
 
 __all__ = ["Answer", "ModelChoice", "ModelClient", "choose"]
@@ -44,28 +46,36 @@ def choose(
     base_url: str | None = None,
     *,
     model_providers: Mapping[str, Mapping[str, Any]] | None = None,
+    prices: Mapping[str, Mapping[str, float]] | None = None,
     home: Path | None = None,
 ) -> ModelChoice:
     """The choice that settings mean: `<provider>:<model>` may name one of the user's own model providers."""
     prefix, _, rest = name.partition(":")
     own = (model_providers or {}).get(prefix)
+    price = Price.of(prices[name]) if prices and name in prices else None
     if own is None or not rest:
-        return ModelChoice(name, base_url, home=home)
+        return ModelChoice(name, base_url, home=home, price=price)
     url = base_url or own.get("base_url")
     if not url:
         raise InvalidRequest(
             f"the model provider {prefix!r} has no base_url", hint=f"set model_providers.{prefix}.base_url"
         )
     return ModelChoice(
-        rest, url, key_variable=own.get("env_key"), wire_api=own.get("wire_api") or "chat", home=home
+        rest,
+        url,
+        key_variable=own.get("env_key"),
+        wire_api=own.get("wire_api") or "chat",
+        home=home,
+        price=price,
     )
 
 
 class ModelClient:
     """One model, ready to be asked. `provider` names whose rate limits count for it."""
 
-    def __init__(self, opened: OpenedModel) -> None:
+    def __init__(self, opened: OpenedModel, *, price: Price | None = None) -> None:
         self._opened = opened
+        self._pricing = pricing_of(opened.model, price)
         self._native = bool(opened.model.profile.get("supports_json_schema_output", False))
         self._asked_before: list[ModelRequestParameters] = []
         self.provider = opened.provider
@@ -73,7 +83,7 @@ class ModelClient:
     @classmethod
     async def open(cls, choice: ModelChoice, *, environment: Mapping[str, str] = os.environ) -> Self:
         """Get a model ready. Raises InvalidRequest: bad name, no key, package or weights missing."""
-        return cls(await open_model(choice, environment))
+        return cls(await open_model(choice, environment), price=choice.price)
 
     @property
     def max_concurrency(self) -> int | None:
@@ -123,7 +133,7 @@ class ModelClient:
             raise translate(late, provider=self.provider) from error
         except Exception as error:
             raise translate(error, provider=self.provider, secrets=opened.secrets) from error
-        return Answer(response, _usage(response))
+        return Answer(response, _usage(response, self._pricing(response)))
 
     def _parameters(
         self, tools: Sequence[ToolDefinition], output_schema: dict[str, Any] | None
@@ -165,7 +175,7 @@ def _output_object(schema: dict[str, Any]) -> OutputObjectDefinition:
     return OutputObjectDefinition(whole, name=_RESULT_NAME, strict=False if combined else None)
 
 
-def _usage(response: ModelResponse) -> Usage:
+def _usage(response: ModelResponse, cost_nanos: int | None) -> Usage:
     said = response.usage
     return Usage(
         requests=1,
@@ -173,4 +183,6 @@ def _usage(response: ModelResponse) -> Usage:
         cached_input_tokens=said.cache_read_tokens,
         output_tokens=said.output_tokens,
         reasoning_tokens=said.output_reasoning_tokens or int(said.details.get("reasoning_tokens", 0)),
+        priced_requests=0 if cost_nanos is None else 1,
+        cost_nanos=cost_nanos or 0,
     )

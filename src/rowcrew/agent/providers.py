@@ -28,6 +28,7 @@ from rowcrew.agent.adapting import ChatModel, ResponsesModel
 from rowcrew.agent.embedded_schema import narrow
 from rowcrew.agent.model_errors import mask, secrets_of
 from rowcrew.agent.openai_client import open_client
+from rowcrew.domain.price import Price
 from rowcrew.errors import InvalidRequest
 
 LOCAL = "local"
@@ -45,6 +46,7 @@ class ModelChoice:
 
     `key_variable` is the environment variable with the key for `base_url`; `wire_api` says which of OpenAI's
     two request shapes that server speaks; None leaves it to the name. `home` is where embedded weights are.
+    `price` is the user's own, which wins over any price list.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ModelChoice:
     key_variable: str | None = None
     wire_api: Literal["chat", "responses"] | None = None
     home: Path | None = None
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,13 @@ async def specify(
     The spec holds the built-in tools; who makes the thread alive adds those that need to know it.
     """
     sandbox = Sandbox.open(setup.sandbox_mode, setup.cwd, also_writable=setup.also_writable)
-    choice = choose(setup.model, setup.base_url, model_providers=settings.model_providers, home=settings.home)
+    choice = choose(
+        setup.model,
+        setup.base_url,
+        model_providers=settings.model_providers,
+        prices=settings.prices,
+        home=settings.home,
+    )
     client = await runtime.client(choice)
     told = INSTRUCTIONS.format(folder=sandbox.workspace, rule=RULES[sandbox.mode])
     spec = AgentSpec(

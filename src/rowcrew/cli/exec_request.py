@@ -17,9 +17,9 @@ import click
 from rowcrew.agent.setup import ThreadSetup
 from rowcrew.cli.session import Session
 from rowcrew.cli.terminal import say
-from rowcrew.config import SANDBOX_MODES
 from rowcrew.domain.schema import OutputSchema
 from rowcrew.errors import InvalidRequest
+from rowcrew.setting_kinds import SANDBOX_MODES
 
 FEATURES = ("collab", "sqlite")
 STDIN = "-"

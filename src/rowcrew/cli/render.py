@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from rowcrew.cli.shapes import rfc3339
 from rowcrew.cli.terminal import one_line, printable
-from rowcrew.domain.attempt import Attempt
+from rowcrew.domain.attempt import Attempt, Usage
 from rowcrew.domain.ids import short
 from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import JobCounts, JobStatus, PausedReason
+from rowcrew.domain.price import NANOS
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.views import JobResult, JobView
 
@@ -109,6 +110,28 @@ def _status_word(view: JobView) -> str:
     return str(view.job.status)
 
 
+def usage_text(usage: Usage) -> str:
+    """Requests and tokens, with the parts that are cheaper or not seen. Empty where nothing was asked."""
+    if not usage.requests:
+        return ""
+    cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
+    reasoning = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
+    requests = "1 request" if usage.requests == 1 else f"{usage.requests:,} requests"
+    return f"{requests}, {usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{reasoning}"
+
+
+def cost_text(usage: Usage) -> str:
+    """What it cost, where that is known; empty where nothing is."""
+    known = usage.known_cost_nanos
+    if known is None:
+        return ""
+    # Cents say nothing about a row, and four more digits nothing about a job.
+    text = f"${known / NANOS:,.{2 if known >= 100 * NANOS else 6}f}"
+    if usage.unpriced_requests:
+        return f"{text} and {usage.unpriced_requests:,} of {usage.requests:,} requests at an unknown price"
+    return text
+
+
 def job_text(view: JobView) -> str:
     """Everything about one job that people ask for."""
     job, counts, usage = view.job, view.job.counts, view.job.usage
@@ -129,7 +152,6 @@ def job_text(view: JobView) -> str:
         f"process {job.lease.process.pid} on {job.lease.host}" if job.lease and view.runner_active else ""
     )
     model = f", model {job.settings.model}" if job.settings.model else ""
-    tokens = f"{usage.requests:,} requests, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     pairs = [
         ("status", status),
         ("rows", total),
@@ -142,7 +164,8 @@ def job_text(view: JobView) -> str:
         ("created", moment(job.created_at_ms)),
         ("started", moment(job.started_at_ms)),
         ("completed", moment(job.completed_at_ms)),
-        ("usage", tokens if usage.requests else ""),
+        ("usage", usage_text(usage)),
+        ("cost", cost_text(usage)),
     ]
     return f"Job {job.id} ({one_line(job.name, 80)})\n{fields(pairs)}"
 
@@ -193,22 +216,31 @@ def item_text(item: JobItem, attempts: Sequence[Attempt]) -> str:
 
 
 def _attempt_table(attempts: Sequence[Attempt]) -> str:
-    lines = [
-        (
-            str(attempt.number),
-            str(attempt.outcome),
-            str(attempt.error_class or ""),
-            moment(attempt.started_at_ms),
-            ""
-            if attempt.ended_at_ms is None
-            else duration((attempt.ended_at_ms - attempt.started_at_ms) / 1000),
-            short(attempt.thread_id),
-            one_line(attempt.error or "", 100),
-        )
-        for attempt in attempts
+    columns: list[tuple[str, list[str]]] = [
+        ("#", [str(tried.number) for tried in attempts]),
+        ("OUTCOME", [str(tried.outcome) for tried in attempts]),
+        ("CLASS", [str(tried.error_class or "") for tried in attempts]),
+        ("STARTED", [moment(tried.started_at_ms) for tried in attempts]),
+        ("TOOK", [_took(tried) for tried in attempts]),
+        ("THREAD", [short(tried.thread_id) for tried in attempts]),
+        ("USED", [_used(tried.usage) for tried in attempts]),
+        ("ERROR", [one_line(tried.error or "", 100) for tried in attempts]),
     ]
-    header = ("#", "OUTCOME", "CLASS", "STARTED", "TOOK", "THREAD", "ERROR")
+    # Commands and functions use no model that rowcrew could count.
+    columns = [column for column in columns if column[0] != "USED" or any(column[1])]
+    header = [name for name, _ in columns]
+    lines = [list(line) for line in zip(*(cells for _, cells in columns), strict=True)]
     return _indented(table(header, lines, right=frozenset({0, 4})))
+
+
+def _took(attempt: Attempt) -> str:
+    if attempt.ended_at_ms is None:
+        return ""
+    return duration((attempt.ended_at_ms - attempt.started_at_ms) / 1000)
+
+
+def _used(usage: Usage) -> str:
+    return "; ".join(part for part in (usage_text(usage), cost_text(usage)) if part)
 
 
 def _indented(text: str) -> str:

@@ -5,8 +5,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rowcrew.domain.attempt import Attempt
+from rowcrew.domain.attempt import Attempt, Usage
 from rowcrew.domain.item import JobItem
+from rowcrew.domain.price import NANOS
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.views import JobResult, JobView
 
@@ -41,8 +42,26 @@ def job_shape(view: JobView) -> Shape:
         "paused_reason": str(job.paused_reason) if job.paused_reason else None,
         "last_error": job.last_error,
         "eta_seconds": _rounded(view.eta_seconds),
-        "usage": asdict(job.usage),
+        "usage": usage_shape(job.usage),
     }
+
+
+def usage_shape(usage: Usage) -> Shape:
+    """What was used. `cost` is null when any of it is unknown; `known_cost` is what is known of it."""
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "output_tokens": usage.output_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost": _dollars(usage.total_cost_nanos),
+        "known_cost": _dollars(usage.known_cost_nanos),
+        "unpriced_requests": usage.unpriced_requests,
+    }
+
+
+def _dollars(nanos: int | None) -> float | None:
+    return None if nanos is None else nanos / NANOS
 
 
 def item_shape(item: JobItem) -> Shape:
@@ -74,7 +93,7 @@ def attempt_shape(attempt: Attempt) -> Shape:
         "raw_answer": attempt.raw_answer,
         "started_at": rfc3339(attempt.started_at_ms),
         "ended_at": rfc3339(attempt.ended_at_ms),
-        "usage": asdict(attempt.usage),
+        "usage": usage_shape(attempt.usage),
     }
 
 

@@ -1,11 +1,10 @@
 """What was said and done in turns, for people and for programs. It reads no file."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rowcrew.cli.exec_events import command_of
-from rowcrew.cli.shapes import Shape, rfc3339
+from rowcrew.cli.shapes import Shape, rfc3339, usage_shape
 from rowcrew.cli.terminal import one_line, printable
 from rowcrew.domain.events import TurnItem, TurnItemKind, TurnItemStatus
 from rowcrew.domain.history import Turn
@@ -61,7 +60,7 @@ def turn_shape(turn: Turn) -> Shape:
         "completed_at": rfc3339(turn.completed_at_ms),
         "duration_ms": turn.duration_ms,
         "error": None if turn.failure is None else turn.failure.message,
-        "usage": asdict(turn.usage),
+        "usage": usage_shape(turn.usage),
         "items": [
             {
                 "id": item.id,

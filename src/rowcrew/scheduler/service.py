@@ -67,6 +67,7 @@ class JobService:
         max_depth: int = 1,
         model_providers: Mapping[str, Mapping[str, Any]] | None = None,
         agents: Callable[[], Awaitable[Any]] | None = None,
+        prices: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -79,6 +80,7 @@ class JobService:
             max_depth=max_depth,
             model_providers=model_providers or {},
             agents=agents,
+            prices=prices or {},
         )
 
     # -- creating and running ---------------------------------------------------------------------------

@@ -66,6 +66,7 @@ class Starter:
     max_depth: int
     model_providers: Mapping[str, Mapping[str, Any]]
     agents: Callable[[], Awaitable[Any]] | None = None
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _runs: dict[str, JobRun] = field(default_factory=dict)
 
     def surroundings(self, settings: JobSettings, asked: int | None = None) -> Surroundings:
@@ -78,6 +79,7 @@ class Starter:
             max_threads=self.max_threads,
             max_depth=self.max_depth,
             agents=self.agents,
+            prices=self.prices,
         )
 
     async def start(

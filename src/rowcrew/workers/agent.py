@@ -78,6 +78,7 @@ async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "Ag
         settings.model,
         settings.base_url,
         model_providers=surroundings.model_providers,
+        prices=surroundings.prices,
         home=surroundings.home,
     )
     folder = Path(settings.working_folder)
@@ -190,7 +191,7 @@ class ReportTool:
         given = (arguments["job_id"], arguments["item_id"])
         if given != (self._order.job_id, self._order.item_id):
             return self._misdirect(arguments["result"])
-        usage = _difference(self.thread.usage if self.thread else Usage(), self.handed_over)
+        usage = (self.thread.usage if self.thread else Usage()) - self.handed_over
         verdict = await self._order.report(
             arguments["result"], stop=arguments.get("stop", False), usage=usage
         )
@@ -270,7 +271,7 @@ class AgentWorker:
             self._live.discard(self._thread.id)
 
     def _ended(self, turn: TurnEnded | None) -> Ended:
-        usage = _difference(self._thread.usage, self._report.handed_over)
+        usage = self._thread.usage - self._report.handed_over
         if turn is None or self._report.accepted:
             return Ended(usage=usage)
         if turn.failure is not None:
@@ -294,13 +295,3 @@ class AgentWorker:
 
 def _answer(values: Mapping[str, Any], *, ends_turn: bool) -> ToolResult:
     return ToolResult(compact(values), ok=bool(values["accepted"]), ends_turn=ends_turn)
-
-
-def _difference(total: Usage, part: Usage) -> Usage:
-    return Usage(
-        total.requests - part.requests,
-        total.input_tokens - part.input_tokens,
-        total.cached_input_tokens - part.cached_input_tokens,
-        total.output_tokens - part.output_tokens,
-        total.reasoning_tokens - part.reasoning_tokens,
-    )

@@ -1,7 +1,7 @@
 """Which module makes which kind of worker. Modules are loaded when a job needs them: some are heavy."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ KINDS = ("agent", "oneshot", "command:<words>", "python:<module>:<function>")
 class Surroundings:
     """What a kind may need of the process it runs in.
 
-    `agents` gives what all agents of the process share; without it a kind keeps no history.
+    `agents` gives what all agents of the process share; without it a kind keeps no history. `prices` are the
+    user's own, by names of models.
     """
 
     home: Path
@@ -29,6 +30,7 @@ class Surroundings:
     max_threads: int | None
     max_depth: int
     agents: "Callable[[], Awaitable[AgentRuntime]] | None" = None
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 async def open_kind(settings: JobSettings, surroundings: Surroundings) -> WorkerKind:

@@ -37,8 +37,14 @@ async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "On
         raise InvalidRequest(
             "no model is chosen", hint="add --model, such as --model openai:gpt-5 or --model local"
         )
-    providers, home = surroundings.model_providers, surroundings.home
-    return await open_oneshot(choose(settings.model, settings.base_url, model_providers=providers, home=home))
+    choice = choose(
+        settings.model,
+        settings.base_url,
+        model_providers=surroundings.model_providers,
+        prices=surroundings.prices,
+        home=surroundings.home,
+    )
+    return await open_oneshot(choice)
 
 
 async def open_oneshot(

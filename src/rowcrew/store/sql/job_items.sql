@@ -2,14 +2,16 @@
 -- With every end of an attempt that knows what it cost.
 UPDATE agent_job_totals SET requests = requests + :requests, input_tokens = input_tokens + :input_tokens,
   cached_input_tokens = cached_input_tokens + :cached_input_tokens,
-  output_tokens = output_tokens + :output_tokens, reasoning_tokens = reasoning_tokens + :reasoning_tokens
+  output_tokens = output_tokens + :output_tokens, reasoning_tokens = reasoning_tokens + :reasoning_tokens,
+  priced_requests = priced_requests + :priced_requests, cost_nanos = cost_nanos + :cost_nanos
 WHERE job_id = :job_id
 
 -- name: add_usage_to_attempt
 -- As add_usage, for the attempt itself.
 UPDATE agent_job_attempts SET requests = requests + :requests, input_tokens = input_tokens + :input_tokens,
   cached_input_tokens = cached_input_tokens + :cached_input_tokens,
-  output_tokens = output_tokens + :output_tokens, reasoning_tokens = reasoning_tokens + :reasoning_tokens
+  output_tokens = output_tokens + :output_tokens, reasoning_tokens = reasoning_tokens + :reasoning_tokens,
+  priced_requests = priced_requests + :priced_requests, cost_nanos = cost_nanos + :cost_nanos
 WHERE thread_id = :thread_id
 
 -- name: assign

@@ -37,7 +37,8 @@ LIMIT 1
 -- name: get
 -- Everyone who shows or runs a job.
 SELECT j.*, t.total, t.pending, t.running, t.completed, t.failed,
-  t.requests, t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens
+  t.requests, t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens,
+  t.priced_requests, t.cost_nanos
 FROM agent_jobs j JOIN agent_job_totals t ON t.job_id = j.id
 WHERE j.id = :job_id
 
@@ -73,7 +74,8 @@ ORDER BY created_at_ms DESC, agent_jobs.rowid DESC LIMIT 1
 -- name: list_all
 -- JobService.list, the newest first.
 SELECT j.*, t.total, t.pending, t.running, t.completed, t.failed,
-  t.requests, t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens
+  t.requests, t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens,
+  t.priced_requests, t.cost_nanos
 FROM agent_jobs j JOIN agent_job_totals t ON t.job_id = j.id
 ORDER BY j.created_at_ms DESC, j.rowid DESC
 
