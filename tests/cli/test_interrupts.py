@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowcrew.cli.interrupts import Interrupts
+from rowcrew.cli.interrupts import Interrupts, interruptible
 
 JOB_ID = "1a2b3c4d-0000-4000-8000-000000000000"
 
@@ -83,3 +83,23 @@ async def test_a_signal_that_was_to_be_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         os.kill(os.getpid(), signal.SIGHUP)
     assert interrupts.exit_code is None
+
+
+async def test_work_that_a_signal_cancels_ends_with_the_code_of_the_signal() -> None:
+    said: list[str] = []
+
+    async def work(_: Interrupts) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+        return 0
+
+    assert await interruptible(work, said.append) == 143
+    assert said == ["Interrupted. Nothing has been made; run the same command again."]
+
+
+async def test_work_that_is_cancelled_without_a_signal_is_cancelled() -> None:
+    async def work(_: Interrupts) -> int:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await interruptible(work, lambda _: None)

@@ -1,12 +1,16 @@
 """Where a job's table goes, and what it may replace there."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from rowcrew.domain.job import Job
-from rowcrew.errors import InvalidRequest
+from rowcrew.errors import Interrupted, InvalidRequest
 from rowcrew.scheduler.tables import write_job_table
+from rowcrew.store.database import Database
 from tests.store.job_store import JOB, Store, open_store
 
 
@@ -49,3 +53,34 @@ async def test_another_format_replaces_no_file_that_is_not_the_jobs(tmp_path: Pa
         (tmp_path / "out.jsonl").write_text("another's")
         with pytest.raises(InvalidRequest, match="exists already"):
             await write_job_table(store.database, await job_of(store), output_format="jsonl")
+
+
+class SlowReader:
+    """Keeps the work that it is to do in a thread, for the test to do it when its caller has gone."""
+
+    def __init__(self) -> None:
+        self.has_work = asyncio.Event()
+        self.work: Callable[[Any], Any] = print
+
+    async def read(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        self.has_work.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_table_that_nobody_waits_for_is_not_put_in_place(tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(target))
+        await write_job_table(store.database, await job_of(store))
+        target.write_text("the one before")
+        reader = SlowReader()
+        writing = asyncio.create_task(write_job_table(cast("Database", reader), await job_of(store)))
+        await reader.has_work.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        with pytest.raises(Interrupted):
+            await store.database.read(reader.work)
+        assert target.read_text() == "the one before"
+        assert [path.name for path in tmp_path.glob(".*")] == []

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -11,6 +11,17 @@ from rowcrew.cli.exits import SIGNALLED
 from rowcrew.domain.ids import short
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def interruptible(work: Callable[["Interrupts"], Awaitable[int]], tell: Callable[[str], None]) -> int:
+    """Do work that a signal ends in good order. Its exit code, or that of the signal."""
+    with Interrupts(tell) as interrupts:
+        try:
+            return await work(interrupts)
+        except asyncio.CancelledError:
+            if interrupts.exit_code is None:
+                raise
+            return interrupts.exit_code
 
 
 class Stoppable(Protocol):

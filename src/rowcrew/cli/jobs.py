@@ -8,6 +8,7 @@ from typing import Literal
 import click
 
 from rowcrew.cli.exits import OK
+from rowcrew.cli.interrupts import interruptible
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.render import job_table, job_text, next_steps, rows, tally
 from rowcrew.cli.running import Progress, audience_of, progress_option
@@ -152,7 +153,10 @@ def export(
             say(f"Wrote {rows(written.row_count)} to {printable(str(written.path))}")
         return OK
 
-    return with_engine(context, work)
+    async def watched(engine: Engine) -> int:
+        return await interruptible(lambda _: work(engine), say)
+
+    return with_engine(context, watched)
 
 
 @click.command("rm", cls=Verb)

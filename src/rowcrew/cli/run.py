@@ -1,13 +1,12 @@
 """run, resume, retry: work on a job in this process. No rule about jobs is here."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import click
 
 from rowcrew.cli.exits import OK
-from rowcrew.cli.interrupts import Interrupts
+from rowcrew.cli.interrupts import Interrupts, interruptible
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.render import rows
 from rowcrew.cli.request import JobOptions, build_request, job_options, job_settings
@@ -38,13 +37,7 @@ def run_here(context: click.Context, work: Work) -> int:
     """
 
     async def watched(engine: Engine) -> int:
-        with Interrupts(say) as interrupts:
-            try:
-                return await work(engine, interrupts)
-            except asyncio.CancelledError:
-                if interrupts.exit_code is None:
-                    raise
-                return interrupts.exit_code
+        return await interruptible(lambda interrupts: work(engine, interrupts), say)
 
     with claimed_output():
         return with_engine(context, watched, fast=True)

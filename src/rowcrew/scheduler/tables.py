@@ -1,11 +1,16 @@
 """A job's rows from the store into a file: where to, and whether a file there may be replaced."""
 
+import asyncio
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from rowcrew.domain.ids import short
+from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import Job
+from rowcrew.errors import Interrupted
 from rowcrew.scheduler.exporter import ExportResult, write_table
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.job_items import JobItemStore
@@ -23,6 +28,14 @@ def _own_target(job: Job, chosen: str) -> Path:
     return path if chosen == job.settings.output_format else path.with_suffix(f".{chosen}")
 
 
+def _wanted(items: Iterator[JobItem], gone: threading.Event) -> Iterator[JobItem]:
+    """The same as long as somebody waits for the table. Raises Interrupted."""
+    for item in items:
+        if gone.is_set():
+            raise Interrupted("the table was not written to its end")
+        yield item
+
+
 async def write_job_table(
     database: Database,
     job: Job,
@@ -38,6 +51,7 @@ async def write_job_table(
 
     A file at the job's own output path may be replaced when this job wrote it before, or was told to with
     force at its creation; so may one that carries the job's id in its name. Anything else is another's file.
+    Cancelled, it stops writing, and what was there before stays.
     """
     settings = job.settings
     chosen = output_format or settings.output_format
@@ -45,10 +59,12 @@ async def write_job_table(
     own = target == Path(job.output_path)
     may_replace = force or (job.output_is_ours if own else path is None and short(job.id) in target.name)
 
+    gone = threading.Event()
+
     def write(connection: Connection) -> ExportResult:
         return write_table(
             job,
-            JobItemStore(connection).iterate(job.id),
+            _wanted(JobItemStore(connection).iterate(job.id), gone),
             target,
             force=may_replace,
             expand=settings.expand if expand is None else expand,
@@ -57,7 +73,11 @@ async def write_job_table(
             output_format=chosen,
         )
 
-    result = await database.read(write)
+    try:
+        result = await database.read(write)
+    except asyncio.CancelledError:
+        gone.set()
+        raise
     if own and not job.output_is_ours:
         await database.write(lambda connection: JobStore(connection).set_output_is_ours(job.id))
     return result
