@@ -8,8 +8,8 @@ import pytest
 from rowcrew.domain.job import JobSettings, JobStatus, PausedReason, RetryPolicy
 from rowcrew.errors import ErrorClass, LeaseLost, LimitReached, StoreError
 from rowcrew.store.database import Connection
-from rowcrew.workers.contract import Ended, Verdict, WorkOrder
-from tests.scheduler.stage import ScriptedKind, staged
+from rowcrew.workers.contract import Ended, Verdict, Worker, WorkOrder
+from tests.scheduler.stage import ScriptedKind, ScriptedWorker, staged
 from tests.store.job_store import JOB, claim_of
 
 BOUND = 20.0
@@ -307,6 +307,34 @@ async def test_an_interrupt_releases_what_is_in_flight_uncounted_and_pauses(tmp_
         assert (job.status, job.paused_reason) == (JobStatus.PAUSED, PausedReason.INTERRUPTED)
         assert await stage.statuses() == {"r0": "pending", "r1": "pending", "r2": "pending"}
         assert await stage.attempts() == {"r0": 0, "r1": 0, "r2": 0}
+
+
+class SlowToEnd(ScriptedWorker):
+    """Uses up all the grace that it is given."""
+
+    async def end(self, grace: float) -> None:
+        self._kind.say(f"end within {grace:g} s", self._order)
+        if grace:
+            await asyncio.Event().wait()
+        await super().end(grace)
+
+
+class SlowKind(ScriptedKind):
+    async def start(self, order: WorkOrder) -> Worker:
+        return SlowToEnd(self, order)
+
+
+async def test_an_abort_takes_the_grace_away_from_workers_that_are_ending(tmp_path: Path) -> None:
+    kind = SlowKind(never_end)
+    async with staged(tmp_path, kind, rows=1) as stage:
+        running = asyncio.create_task(stage.runner.run())
+        await kind.until("work r0#1")
+        stage.runner.interrupt()
+        await kind.until("end within 5 s r0#1")
+        stage.runner.abort()
+        await asyncio.wait_for(running, BOUND)
+        assert kind.log == ["work r0#1", "end within 5 s r0#1", "end within 0 s r0#1", "end r0#1"]
+        assert (await stage.job()).paused_reason is PausedReason.INTERRUPTED
 
 
 async def test_a_worker_that_reports_while_it_is_asked_to_end_keeps_its_result(tmp_path: Path) -> None:

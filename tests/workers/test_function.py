@@ -344,6 +344,40 @@ async def test_an_async_function_is_cancelled_and_may_undo(bench: Bench) -> None
     assert module.undone == ["apple"]
 
 
+STUBBORN = """
+import asyncio
+started, undone = asyncio.Event(), []
+async def work(row):
+    started.set()
+    try:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+    finally:
+        undone.append(row["name"])
+"""
+
+
+@pytest.mark.parametrize("function", ["async def work(row):", "async def real(row):"])
+async def test_an_async_function_that_takes_no_cancellation_is_broken_off(
+    bench: Bench, function: str
+) -> None:
+    source = STUBBORN.replace("async def work(row):", function)
+    # A `def` that hands out a coroutine is one, too.
+    kind = bench.kind(source if "work" in function else f"{source}\ndef work(row): return real(row)\n")
+    module = sys.modules["rows"]
+    worker = await kind.start(make_order(report=bench.reporter))
+    work = asyncio.create_task(worker.work())
+    await module.started.wait()
+    await worker.end(0)
+    assert await asyncio.wait_for(work, 30) == Ended()
+    assert bench.results == []
+    assert module.undone == ["apple"]
+    await kind.close()
+
+
 async def test_cancelled_work_cancels_an_async_function(bench: Bench) -> None:
     kind = bench.kind(ASYNC_HELD)
     module = sys.modules["rows"]

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Protocol
 
 from rowcrew.cli.exits import SIGNALLED
@@ -45,7 +45,8 @@ class Interrupts:
         self._go_on_with: str | None = None
         self._task: asyncio.Task[object] | None = None
         self._watched: list[signal.Signals] = []
-        self._count = 0
+        self._arrived = 0  # at the process
+        self._count = 0  # taken by the event loop
         self.exit_code: int | None = None
 
     def __enter__(self) -> "Interrupts":
@@ -55,6 +56,8 @@ class Interrupts:
             # What was told to be ignored (nohup, a shell's background) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._take, number)
+                # Python's own handler as well, which is called though the loop may be held up.
+                signal.signal(number, self._arrive)
                 self._watched.append(number)
         return self
 
@@ -76,6 +79,12 @@ class Interrupts:
     def attach(self, run: Stoppable, tell: Callable[[str], None]) -> None:
         """From now on signals end this run, and sentences go where its progress is shown."""
         self._run, self._tell = run, tell
+
+    def _arrive(self, number: int, _frame: FrameType | None) -> None:
+        """A row's async function that blocks also holds up `_take`: then the third signal ends everything."""
+        self._arrived += 1
+        if self._arrived > 2 and self._arrived - self._count > 1:
+            os._exit(SIGNALLED + (signal.SIGTERM if number == signal.SIGHUP else number))
 
     def _take(self, number: signal.Signals) -> None:
         self._count += 1

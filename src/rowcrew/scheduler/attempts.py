@@ -66,10 +66,10 @@ class Attempts:
     async def end_all(self, grace: float) -> None:
         """End every worker within `grace` seconds and a little, and release what has not reported."""
         slots = self._slots.all()
+        workers = [slot.worker for slot in slots if slot.worker is not None]
+        ends = [self._group.create_task(worker.end(grace)) for worker in workers]
         for slot in slots:
-            if slot.worker is not None:
-                self._group.create_task(slot.worker.end(grace))
-            elif slot.task is not None:
+            if slot.worker is None and slot.task is not None:
                 slot.task.cancel()
         tasks = {slot.task for slot in slots if slot.task is not None}
         aborted = asyncio.create_task(self._aborted.wait())
@@ -77,6 +77,11 @@ class Attempts:
         while tasks and not aborted.done() and (left := deadline - self._run.clock.monotonic()) > 0:
             done, _ = await asyncio.wait({*tasks, aborted}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             tasks -= done
+        if aborted.done():
+            for end in ends:
+                end.cancel()
+            for worker in workers:
+                self._group.create_task(worker.end(0.0))
         aborted.cancel()
         for task in tasks:
             task.cancel()

@@ -7,16 +7,17 @@ own class, so a function that asks a model itself can say "rate limited, 2 secon
 
 A thread cannot be killed. A `def` function that has run out of time is left behind: the row goes on without
 it, what it returns later is dropped, and it does not keep the program from ending. An `async def` function is
-cancelled.
+cancelled; one that takes no cancellation is broken off where it waits.
 """
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import json
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,6 +28,7 @@ from rowcrew.workers.contract import Ended, Worker, WorkerKind, WorkOrder
 
 _MESSAGE_LIMIT = 2_000
 _RAW_LIMIT = 64 << 10
+_BREAK_OFF_SECONDS = 1.0
 _HINT = "name it as `python:MODULE:FUNCTION`, with the module's file in the folder of the job"
 
 # Which folder a module was loaded from by this file: two jobs' `worker.py` must not be taken for one.
@@ -130,7 +132,6 @@ class FunctionKind:
         call = getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self._threads = _Threads()
-        self._abandoned: set[asyncio.Future[Any]] = set()
 
     @property
     def max_concurrency(self) -> int | None:
@@ -143,17 +144,12 @@ class FunctionKind:
         """Threads that wait for work end; one that still runs a function ends with it."""
         self._threads.close()
 
-    def call(self, row: dict[str, str], context: FunctionContext) -> asyncio.Future[Any]:
+    def call(self, row: dict[str, str], context: FunctionContext) -> "_Call":
         """The call, running."""
         arguments = (row, context) if self._takes_context else (row,)
         if self._is_async:
-            return asyncio.ensure_future(_outcome(self._function, arguments))
-        return self._threads.run(self._function, arguments)
-
-    def abandon(self, call: asyncio.Future[Any]) -> None:
-        """Keep a call that does not end where the garbage collector does not break it off half-way."""
-        self._abandoned.add(call)
-        call.add_done_callback(self._abandoned.discard)
+            return _AsyncCall(lambda: self._function(*arguments))
+        return _Call(self._threads.run(self._function, arguments))
 
 
 class _Raised:
@@ -165,25 +161,71 @@ class _Raised:
         self.error = error
 
 
-async def _outcome(function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]) -> Any:
-    try:
-        return await function(*arguments)
-    except asyncio.CancelledError as error:
-        if _is_cancelled_itself():
-            raise
-        return _Raised(error)
-    except BaseException as error:
-        return _Raised(error)
+class _Call:
+    """A call in a thread. It cannot be ended, only no longer be waited for."""
+
+    def __init__(self, outcome: asyncio.Future[Any]) -> None:
+        self.outcome = outcome
+
+    async def end(self, grace: float) -> None:
+        await asyncio.wait((self.outcome,), timeout=grace)
+        self.outcome.cancel()
+
+
+class _AsyncCall(_Call):
+    """A call on the event loop. It is cancelled and may undo; after the grace it is broken off.
+
+    Else one that takes no cancellation would keep the event loop, and with it the program, from ending.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+        self._breaks_off = False
+        super().__init__(asyncio.ensure_future(self._run()))
+
+    async def end(self, grace: float) -> None:
+        self.outcome.cancel()
+        await asyncio.wait((self.outcome,), timeout=grace)
+        if not self.outcome.done():
+            self._breaks_off = True
+            self.outcome.cancel()
+            await asyncio.wait((self.outcome,), timeout=_BREAK_OFF_SECONDS)
+
+    async def _run(self) -> Any:
+        try:
+            return await self
+        except asyncio.CancelledError as error:
+            if _is_cancelled_itself():
+                raise
+            return _Raised(error)
+        except BaseException as error:
+            return _Raised(error)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Step by step, so that the function can be left between two steps."""
+        steps = self._make().__await__()
+        error: BaseException | None = None
+        while True:
+            try:
+                # What it waits for is the event loop's to know, and so is what comes of it.
+                waited_for = next(steps) if error is None else steps.throw(error)
+            except StopIteration as ended:
+                return ended.value
+            error = None
+            try:
+                yield waited_for
+            except BaseException as thrown:
+                if self._breaks_off:
+                    with contextlib.suppress(BaseException):
+                        steps.close()  # its `finally` runs; if that waits, it is dropped
+                    raise
+                error = thrown
 
 
 def _is_cancelled_itself() -> bool:
     """Whether the running task was asked to end; else the error came out of what it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def _await(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 class FunctionWorker:
@@ -194,7 +236,7 @@ class FunctionWorker:
     def __init__(self, kind: FunctionKind, order: WorkOrder) -> None:
         self._kind = kind
         self._order = order
-        self._call: asyncio.Future[Any] | None = None
+        self._call: _Call | None = None
         self._ending = False
 
     @property
@@ -209,7 +251,8 @@ class FunctionWorker:
             result = await self._wait(self._kind.call(dict(self._order.row), context))
             if inspect.isawaitable(result):
                 # A `def` that hands out a coroutine: a decorated or partial `async def`.
-                result = await self._wait(asyncio.ensure_future(_outcome(_await, (result,))))
+                made = result
+                result = await self._wait(_AsyncCall(lambda: made))
         except asyncio.CancelledError:
             if _is_cancelled_itself():
                 raise
@@ -220,20 +263,12 @@ class FunctionWorker:
 
     async def end(self, grace: float) -> None:
         self._ending = True
-        call = self._call
-        if call is None or call.done():
-            return
-        if isinstance(call, asyncio.Task):
-            call.cancel()
-        await asyncio.wait((call,), timeout=grace)
-        if not call.done():
-            self._kind.abandon(call)
-            if not isinstance(call, asyncio.Task):
-                call.cancel()
+        if self._call is not None and not self._call.outcome.done():
+            await self._call.end(grace)
 
-    async def _wait(self, call: asyncio.Future[Any]) -> Any:
+    async def _wait(self, call: _Call) -> Any:
         self._call = call
-        return await call
+        return await call.outcome
 
     async def _report(self, result: Any, *, stop: bool) -> Ended:
         if result is None:
