@@ -1,7 +1,6 @@
 """Where a job's table goes, and what it may replace there."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,10 @@ from rowcrew.errors import Interrupted, InvalidRequest
 from rowcrew.scheduler.tables import write_job_table
 from rowcrew.store.database import Database
 from tests.store.job_store import JOB, Store, open_store
+
+
+def parts_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.endswith(".part")]
 
 
 async def job_of(store: Store) -> Job:
@@ -84,4 +87,4 @@ async def test_a_table_that_nobody_waits_for_is_not_put_in_place(tmp_path: Path)
         with pytest.raises(Interrupted):
             await store.database.read(reader.work)
         assert target.read_text() == "the one before"
-        assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+        assert parts_in(tmp_path) == []
