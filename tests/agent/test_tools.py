@@ -1,10 +1,12 @@
 """Tools: what a model's call is checked for, what it is told, and which calls may run side by side."""
 
+import json
 from typing import Any
 
 import pytest
 
 from rowcrew.agent.tools import Arguments, BrokenTool, Tool, ToolCall, ToolError, ToolRegistry, ToolResult
+from rowcrew.domain.json_text import compact
 
 PATH = {
     "type": "object",
@@ -46,7 +48,7 @@ async def test_a_good_call_runs_with_its_arguments_as_object_or_as_text() -> Non
         ),
         ("", 'wrong arguments for `read`: "path" is a required property'),
         ("[1]", "the arguments must be one JSON object"),
-        ('{"path": NaN}', "the arguments are not valid JSON: NaN is not a JSON value"),
+        ('{"path": NaN}', "the arguments are not valid JSON: NaN is not JSON"),
     ],
 )
 async def test_a_bad_call_is_answered_with_what_is_wrong(arguments: Any, sentence: str) -> None:
@@ -54,9 +56,49 @@ async def test_a_bad_call_is_answered_with_what_is_wrong(arguments: Any, sentenc
 
 
 async def test_broken_json_and_json_too_deep_are_answered() -> None:
-    for text in ('{"path": "a', "[" * 100_000):
-        result = await answer(text)
-        assert (result.ok, result.output.startswith("the arguments are not valid JSON: ")) == (False, True)
+    broken = await answer('{"path": "a')
+    assert (broken.ok, broken.output.startswith("the arguments are not valid JSON: ")) == (False, True)
+    deep = {"path": "a"}
+    for _ in range(200):
+        deep = {"path": deep}  # type: ignore[dict-item]
+    for given in (deep, json.dumps(deep), "[" * 100_000):
+        sentence = "the arguments are nested more than 200 levels deep"
+        assert await answer(given) == ToolResult(sentence, ok=False)
+
+
+async def test_arguments_are_values_as_they_were_written() -> None:
+    seen: list[Any] = []
+
+    async def look(arguments: Arguments) -> ToolResult:
+        seen.append(dict(arguments.values))
+        return ToolResult("")
+
+    schema = {"type": "object", "properties": {"n": {"type": "number", "maximum": 2}, "m": {}}}
+    registry = ToolRegistry([Tool("count", "Counts.", schema, look)])
+    text = '{"n":1.10,"m":[12345678901234567890,"\\ud800"]}'
+    assert (await registry.run(ToolCall("1", "count", text))).ok
+    assert compact(seen[0]) == '{"n":1.10,"m":[12345678901234567890,"\ufffd"]}'
+    assert not (await registry.run(ToolCall("1", "count", '{"n":2.10}'))).ok
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"m":NaN}', {"m": float("nan")}, '{"m":1e400}', '{"m":%s}' % ("9" * 4301)]
+)
+async def test_a_number_that_is_none_is_answered(arguments: Any) -> None:
+    result = await ToolRegistry([tool(unchecked=frozenset({"path"}))]).run(ToolCall("1", "read", arguments))
+    assert (result.ok, result.output.startswith("the arguments are not valid JSON: ")) == (False, True)
+
+
+async def test_a_tool_can_answer_for_itself_what_cannot_be_read() -> None:
+    def refuse(call: ToolCall, sentence: str) -> ToolResult:
+        return ToolResult(f"{call.text()}: {sentence}", ok=False, ends_turn=True)
+
+    registry = ToolRegistry([tool()]).carried_out_by("read", echo, refuse=refuse)
+    answers = [await registry.run(ToolCall("1", name, "[]")) for name in ("read", "raed")]
+    assert answers == [
+        ToolResult("[]: the arguments must be one JSON object", ok=False, ends_turn=True),
+        ToolResult("there is no tool `raed`; the tools are `read`", ok=False),
+    ]
 
 
 async def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
@@ -85,7 +127,7 @@ async def test_an_output_that_cannot_be_written_as_text_is_mended() -> None:
     async def odd(_: Arguments) -> ToolResult:
         return ToolResult("a\udcffé")
 
-    assert (await answer({"path": "a"}, run=odd)).output == "a?é"
+    assert (await answer({"path": "a"}, run=odd)).output == "a\ufffdé"
 
 
 def test_neighbours_that_only_read_run_side_by_side_and_others_alone_and_in_order() -> None:

@@ -49,7 +49,8 @@ def test_help_loads_no_verb_and_no_engine() -> None:
         " file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = ["cli", "cli.exits", "cli.main", "cli.session", "cli.terminal", "errors"]
+    loaded = ["cli", "cli.exits", "cli.main", "cli.session", "cli.terminal"]
+    loaded += ["domain", "domain.json_text", "errors"]
     assert done.stderr.strip() == str([f"rowcrew.{name}" for name in loaded])
     assert [name for name in VERBS if f"  {name} " not in done.stdout] == []
 

@@ -14,6 +14,7 @@ from rowcrew.agent.models import ModelChoice
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.job import JobSettings
+from rowcrew.domain.json_text import compact
 from rowcrew.errors import ErrorClass, InvalidRequest, LimitReached
 from rowcrew.testing import (
     CallTool,
@@ -135,6 +136,26 @@ async def test_broken_arguments_are_answered_and_can_be_mended(tmp_path: Path) -
     ended, reports, server = await run([broken, report({})], tmp_path)
     assert (ended, len(reports)) == (Ended(), 1)
     assert told(server)[0].startswith("the arguments are not valid JSON")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"job_id": "job-1", "item', '{"job_id": "job-1", "item_id": "row-1", "result": {"a": NaN}}', "{}"],
+)
+async def test_a_report_that_cannot_be_read_is_one_all_the_same_and_only_so_often(
+    tmp_path: Path, arguments: str
+) -> None:
+    broken = Reply(calls=[CallTool("report_agent_job_result", arguments)])
+    ended, reports, server = await run(lambda _: broken, tmp_path)
+    assert (ended.error_class, ended.raw_answer) == (ErrorClass.INVALID_RESULT, arguments)
+    assert (reports, server.arrived) == ([], 3)
+
+
+async def test_a_result_keeps_its_numbers_as_they_were_written(tmp_path: Path) -> None:
+    result = '{"price":1.10,"id":12345678901234567890,"big":1e5}'
+    text = f'{{"job_id":"job-1","item_id":"row-1","result":{result}}}'
+    _, reports, _ = await run([Reply(calls=[CallTool("report_agent_job_result", text)])], tmp_path)
+    assert [compact(one.result) for one in reports] == [result]
 
 
 async def test_a_model_error_keeps_its_class_and_its_wait(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Whole jobs with agent workers: the real engine, the real client, a scripted model on a socket."""
 
+import csv
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,12 @@ def report(received: Received, result: Any) -> Reply:
 
 
 async def run_job(
-    server: ModelServer, folder: Path, rows: int
+    server: ModelServer,
+    folder: Path,
+    rows: int,
+    *,
+    model: str = "openai-chat:m",
+    schema: dict[str, Any] = SCHEMA,
 ) -> tuple[JobResult, list[tuple[Any, ...]], int]:
     """The result, each item as (id, status, attempts, result, error), and the model requests paid for."""
     table = folder / "in.csv"
@@ -41,7 +48,7 @@ async def run_job(
     settings = Settings.load({"home": str(folder / "home")}, environment={}, folder=folder)
     job = JobSettings(
         worker="agent",
-        model="openai-chat:m",
+        model=model,
         base_url=server.url,
         max_concurrency=4,
         retry=RetryPolicy(max_attempts=1),
@@ -49,7 +56,7 @@ async def run_job(
     )
     async with Engine.open(settings) as engine:
         created = await engine.jobs.create_from_table(
-            JobRequest(table, "Score {name}.", output_schema=SCHEMA, settings=job)
+            JobRequest(table, "Score {name}.", output_schema=schema, settings=job)
         )
         result = await (await engine.jobs.start(created.job.id)).done()
         items = await engine.jobs.items(created.job.id)
@@ -94,3 +101,35 @@ async def test_an_agent_that_only_talks_has_not_reported(tmp_path: Path) -> None
         _, items, requests = await run_job(server, tmp_path, 1)
     sentence = "worker finished without calling report_agent_job_result"
     assert (items, requests) == ([("row-1", JobItemStatus.FAILED, 1, None, sentence)], 1)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_text_that_cannot_be_stored_ends_no_job(tmp_path: Path, api: str) -> None:
+    def answer(received: Received) -> Reply:
+        if received.tool_outputs:
+            return Reply("I \ud800 give up")
+        return Reply("te\ud800xt", reasoning="h\ud800m", calls=[CallTool("list\ud800", {"path": "\ud800"})])
+
+    async with ModelServer(answer) as server:
+        _, items, requests = await run_job(server, tmp_path, 1, model=f"openai-{api}:m")
+    sentence = "worker finished without calling report_agent_job_result"
+    assert (items, requests) == ([("row-1", JobItemStatus.FAILED, 1, None, sentence)], 2)
+
+
+async def test_a_result_comes_out_of_the_table_as_it_was_written(tmp_path: Path) -> None:
+    result = '{"score":1.10,"id":12345678901234567890}'
+
+    def answer(received: Received) -> Reply:
+        text = json.dumps({**ids(received), "result": 0}).replace('"result": 0', f'"result": {result}')
+        return Reply(calls=[CallTool("report_agent_job_result", text)])
+
+    schema = {"type": "object", "properties": {"score": {"type": "number", "maximum": 5}}}
+    async with ModelServer(answer) as server:
+        done, items, _ = await run_job(server, tmp_path, 1, schema=schema)
+    assert items == [("row-1", JobItemStatus.COMPLETED, 1, result, None)]
+    assert [row["result.score"] for row in rows_of(done)] == ["1.10"]
+
+
+def rows_of(done: JobResult) -> list[dict[str, str]]:
+    with Path(done.output_csv_path).open(encoding="utf-8", newline="") as table:
+        return [*csv.DictReader(table)]

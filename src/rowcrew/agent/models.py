@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pydantic_ai.direct import model_request
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
@@ -21,6 +21,7 @@ from rowcrew.agent.model_errors import translate
 from rowcrew.agent.prices import pricing_of
 from rowcrew.agent.providers import ModelChoice, OpenedModel, open_model
 from rowcrew.domain.attempt import Usage
+from rowcrew.domain.json_text import clean, clean_text, is_clean
 from rowcrew.domain.price import Price
 from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
 
@@ -133,6 +134,7 @@ class ModelClient:
             raise translate(late, provider=self.provider) from error
         except Exception as error:
             raise translate(error, provider=self.provider, secrets=opened.secrets) from error
+        _clean(response)
         return Answer(response, _usage(response, self._pricing(response)))
 
     def _parameters(
@@ -173,6 +175,16 @@ def _output_object(schema: dict[str, Any]) -> OutputObjectDefinition:
     combined = not _COMBINING_KEYWORDS.isdisjoint(schema)
     whole = schema if "$ref" in schema else {"type": "object", **schema}
     return OutputObjectDefinition(whole, name=_RESULT_NAME, strict=False if combined else None)
+
+
+def _clean(response: ModelResponse) -> None:
+    """What JSON can say and UTF-8 cannot hold would break the store and the next request."""
+    for part in response.parts:
+        if isinstance(part, TextPart | ThinkingPart) and not is_clean(part.content):
+            part.content = clean_text(part.content)
+        elif isinstance(part, ToolCallPart):
+            part.tool_name, part.tool_call_id = clean_text(part.tool_name), clean_text(part.tool_call_id)
+            part.args = clean(part.args)
 
 
 def _usage(response: ModelResponse, cost_nanos: int | None) -> Usage:

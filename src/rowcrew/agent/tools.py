@@ -14,8 +14,11 @@ from typing import Any
 import jsonschema_rs
 
 from rowcrew.domain.events import TurnItemKind
+from rowcrew.domain.json_text import clean, clean_text, is_deeper_than, plain_numbers, read
 
 MAX_MISSES = 3
+# Deeper than any argument means something, and less deep than what Python's own recursion would end.
+MAX_DEPTH = 200
 
 
 class ToolError(Exception):
@@ -45,12 +48,16 @@ class ToolCall:
     arguments: Mapping[str, Any] | str
     thread_id: str = ""
 
+    def text(self) -> str:
+        """The arguments as text, whatever they are."""
+        return self.arguments if isinstance(self.arguments, str) else _as_text(self.arguments)
+
     def shown_arguments(self) -> Any:
         """The arguments for a reader: as an object where they are one, else the text that came."""
         try:
-            return _parse(self.arguments)
+            return _parse(self)
         except ToolError:
-            return self.arguments
+            return clean_text(self.text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ class Tool:
     """One tool. `parameters` is the JSON Schema of its arguments: an object with `properties`.
 
     `read_only` tools of one answer run side by side. `unchecked` names arguments whose value the tool checks
-    itself, because it has a better sentence for them.
+    itself, because it has a better sentence for them. `refuse` answers a call whose arguments cannot be used,
+    for a tool that has to know of it; None leaves it at the sentence that says what is wrong.
     """
 
     name: str
@@ -96,6 +104,7 @@ class Tool:
     read_only: bool = False
     item_kind: TurnItemKind = TurnItemKind.TOOL_CALL
     unchecked: frozenset[str] = frozenset()
+    refuse: Callable[[ToolCall, str], ToolResult] | None = None
 
 
 class ToolRegistry:
@@ -123,10 +132,16 @@ class ToolRegistry:
         more._validators = {**self._validators, **more._validators}
         return more
 
-    def carried_out_by(self, name: str, run: Callable[[Arguments], Awaitable[ToolResult]]) -> "ToolRegistry":
+    def carried_out_by(
+        self,
+        name: str,
+        run: Callable[[Arguments], Awaitable[ToolResult]],
+        *,
+        refuse: Callable[[ToolCall, str], ToolResult] | None = None,
+    ) -> "ToolRegistry":
         """These tools, one of them with other hands. Cheaper than `plus`: no schema is looked at again."""
         other = ToolRegistry()
-        other._tools = {**self._tools, name: dataclasses.replace(self._tools[name], run=run)}
+        other._tools = {**self._tools, name: dataclasses.replace(self._tools[name], run=run, refuse=refuse)}
         other._validators = self._validators
         return other
 
@@ -151,27 +166,27 @@ class ToolRegistry:
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Carry one call out. Raises BrokenTool where the tool raised anything but a ToolError."""
+        tool = self._tools.get(call.name)
         try:
-            tool = self._get(call.name)
+            if tool is None:
+                raise ToolError(
+                    f"there is no tool `{call.name}`; the tools are {_listed(sorted(self._tools))}"
+                )
             arguments = self._check(tool, call)
         except ToolError as error:
-            return ToolResult(_clean(str(error)), ok=False)
+            sentence = clean_text(str(error))
+            refuse = None if tool is None else tool.refuse
+            return ToolResult(sentence, ok=False) if refuse is None else refuse(call, sentence)
         try:
             result = await tool.run(arguments)
         except ToolError as error:
-            return ToolResult(_clean(str(error)), ok=False, ends_turn=error.ends_turn)
+            return ToolResult(clean_text(str(error)), ok=False, ends_turn=error.ends_turn)
         except Exception as error:
             raise BrokenTool(call.name, error) from error
-        return dataclasses.replace(result, output=_clean(result.output))
-
-    def _get(self, name: str) -> Tool:
-        tool = self._tools.get(name)
-        if tool is None:
-            raise ToolError(f"there is no tool `{name}`; the tools are {_listed(sorted(self._tools))}")
-        return tool
+        return dataclasses.replace(result, output=clean_text(result.output))
 
     def _check(self, tool: Tool, call: ToolCall) -> Arguments:
-        values = _parse(call.arguments)
+        values = _parse(call)
         known = list(tool.parameters.get("properties", {}))
         unknown = [name for name in values if name not in known]
         if unknown:
@@ -180,33 +195,37 @@ class ToolRegistry:
             takes = f"takes {_listed(known)}" if known else "takes no arguments"
             noun = "argument" if len(unknown) == 1 else "arguments"
             raise ToolError(f"unknown {noun} {_listed(unknown)}{hint}: `{tool.name}` {takes}")
-        misses = [_sentence(error) for error in self._validators[tool.name].iter_errors(values)]
+        misses = [
+            _sentence(error) for error in self._validators[tool.name].iter_errors(plain_numbers(values))
+        ]
         if misses:
             raise ToolError(f"wrong arguments for `{tool.name}`: {'; '.join(misses[:MAX_MISSES])}")
         return Arguments(values, call.thread_id, call.id)
 
 
-def _parse(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
-    if isinstance(arguments, Mapping):
-        return dict(arguments)
-    if not arguments.strip():
+def _parse(call: ToolCall) -> dict[str, Any]:
+    """The arguments as values: numbers as they were written, text as it can be stored."""
+    text = call.text()
+    if not text.strip():
         return {}
     try:
-        values = json.loads(arguments, parse_constant=_refuse_constant)
+        if is_deeper_than(MAX_DEPTH, text):
+            raise ToolError(f"the arguments are nested more than {MAX_DEPTH} levels deep")
+        values = read(text)
     except (ValueError, RecursionError) as error:
         raise ToolError(f"the arguments are not valid JSON: {error}") from None
     if not isinstance(values, dict):
         raise ToolError("the arguments must be one JSON object")
-    return values
+    # Only an escape can be a lone surrogate in text that came over the wire.
+    return clean(values) if "\\u" in text or not text.isascii() else values
 
 
-def _clean(text: str) -> str:
-    """Text that can be written as UTF-8: a lone surrogate, as in some file names, cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+def _as_text(arguments: Mapping[str, Any]) -> str:
+    """An object that a client library has read already, as text that says the same; never raises."""
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):
+        return "(arguments that are no JSON)"
 
 
 def _checked_schema(tool: Tool) -> dict[str, Any]:

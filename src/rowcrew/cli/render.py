@@ -1,6 +1,5 @@
 """Jobs, job items and progress as text for people. Plain strings; it prints nothing."""
 
-import json
 from collections.abc import Sequence
 
 from rowcrew.cli.shapes import rfc3339
@@ -9,6 +8,7 @@ from rowcrew.domain.attempt import Attempt, Usage
 from rowcrew.domain.ids import short
 from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import JobCounts, JobStatus, PausedReason
+from rowcrew.domain.json_text import indented, read
 from rowcrew.domain.price import NANOS
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.views import JobResult, JobView
@@ -210,8 +210,7 @@ def item_text(item: JobItem, attempts: Sequence[Attempt]) -> str:
     if raw is not None:
         blocks += ["Last answer that could not be used", _indented(printable(raw))]
     if item.result_json is not None:
-        result = json.dumps(json.loads(item.result_json), ensure_ascii=False, indent=2)
-        blocks += ["Result", _indented(printable(result))]
+        blocks += ["Result", _indented(printable(indented(read(item.result_json))))]
     return "\n".join(blocks)
 
 

@@ -1,12 +1,12 @@
 """Jobs, job items and attempts as JSON values, under the names that callers rely on. It prints nothing."""
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from rowcrew.domain.attempt import Attempt, Usage
 from rowcrew.domain.item import JobItem
+from rowcrew.domain.json_text import read
 from rowcrew.domain.price import NANOS
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.views import JobResult, JobView
@@ -75,7 +75,7 @@ def item_shape(item: JobItem) -> Shape:
         "error_class": str(item.error_class) if item.error_class else None,
         "last_error": item.last_error,
         "row": dict(item.row),
-        "result": None if item.result_json is None else json.loads(item.result_json),
+        "result": None if item.result_json is None else read(item.result_json),
         "reported_at": rfc3339(item.reported_at_ms),
         "completed_at": rfc3339(item.completed_at_ms),
     }

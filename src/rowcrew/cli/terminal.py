@@ -6,10 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import click
 
+from rowcrew.domain.json_text import indented
 from rowcrew.errors import RowcrewError
 
 # C0 and C1 controls, and what turns the direction of text: what workers wrote must not steer the terminal.
@@ -33,9 +34,9 @@ def show(text: str) -> None:
     _out(text)
 
 
-def show_json(value: Any, *, indent: int | None = None) -> None:
+def show_json(value: Any, *, indent: Literal[2] | None = None) -> None:
     """One JSON value on standard output, in UTF-8 whatever the locale."""
-    _out(json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False))
+    _out(json.dumps(value, ensure_ascii=False, allow_nan=False) if indent is None else indented(value))
 
 
 @contextlib.contextmanager

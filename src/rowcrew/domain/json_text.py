@@ -2,9 +2,12 @@
 
 import json
 import math
+import re
 from typing import Any
 
 MAX_INTEGER_DIGITS = 4300
+# Brackets, and whole strings, so that brackets in them do not count.
+_NESTING = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class WrittenFloat(float):
@@ -18,6 +21,9 @@ class WrittenFloat(float):
         return number
 
     text: str
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def read(text: str) -> Any:
@@ -35,6 +41,13 @@ def compact(value: object) -> str:
     return _written(value) if holds_written(value) else text
 
 
+def indented(value: object) -> str:
+    """JSON text for people, two blanks a level. Raises as `compact`."""
+    if not holds_written(value):
+        return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return _spread(value, "\n")
+
+
 def holds_written(value: object) -> bool:
     """Whether a WrittenFloat is anywhere in it."""
     waiting = [value]
@@ -47,6 +60,37 @@ def holds_written(value: object) -> bool:
         elif isinstance(part, WrittenFloat):
             return True
     return False
+
+
+def plain_numbers(value: Any) -> Any:
+    """The value with Python's own floats, for libraries that know no others."""
+    return json.loads(compact(value)) if holds_written(value) else value
+
+
+def is_deeper_than(levels: int, text: str) -> bool:
+    """Whether JSON text may be nested deeper: cheap where it is not, and right where it is valid JSON."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    deepest = depth = 0
+    for found in _NESTING.finditer(text):
+        match found.group():
+            case "[" | "{":
+                depth += 1
+                deepest = max(deepest, depth)
+            case "]" | "}":
+                depth -= 1
+    return deepest > levels
+
+
+def clean(value: Any) -> Any:
+    """The value with `clean_text` of every text in it, keys too."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(key): clean(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [clean(part) for part in value]
+    return value
 
 
 def is_clean(text: str) -> bool:
@@ -75,6 +119,17 @@ def _written(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_written, value))}]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _spread(value: object, line: str) -> str:
+    """`line` is the line break with the indentation that holds around the value."""
+    inner = f"{line}  "
+    if isinstance(value, dict) and value:
+        parts = [f"{json.dumps(k, ensure_ascii=False)}: {_spread(v, inner)}" for k, v in value.items()]
+        return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
+    if isinstance(value, list | tuple) and value:
+        return f"[{inner}{f',{inner}'.join(_spread(part, inner) for part in value)}{line}]"
+    return _written(value)
 
 
 def _refuse_constant(name: str) -> object:

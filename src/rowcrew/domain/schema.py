@@ -14,7 +14,7 @@ from rowcrew.domain.json_text import (
     WrittenFloat,
     clean_text,
     compact,
-    holds_written,
+    plain_numbers,
     read,
 )
 from rowcrew.domain.schema_document import (
@@ -74,9 +74,7 @@ class OutputSchema:
     def misses(self, result: Mapping[str, Any]) -> list[str]:
         """What of the result breaks which rule, as `at $.path: rule`; at most five. Empty: it fits."""
         found: list[str] = []
-        # The library knows Python's own floats only.
-        plain = json.loads(compact(result)) if holds_written(result) else result
-        for error in self._validator.iter_errors(plain):
+        for error in self._validator.iter_errors(plain_numbers(result)):
             if len(found) == MAX_MISSES:
                 break
             found.append(_miss(error))

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.schema import InvalidResult, OutputSchema, check_result, compact
 from rowcrew.store.database import Connection, Database
-from rowcrew.store.job_items import NO_USAGE, JobItemStore, ReportOutcome
+from rowcrew.store.job_items import MAX_RAW_ANSWER, NO_USAGE, JobItemStore, ReportOutcome
 from rowcrew.store.jobs import JobStore
 from rowcrew.workers.contract import Verdict
 
 # After so many invalid reports of one attempt, mending is not going to work.
 MAX_INVALID_REPORTS = 3
-MAX_RAW_ANSWER = 64 * 1024
 
 REFUSALS: dict[ReportOutcome, str] = {
     "unknown_item": "this job has no such item",

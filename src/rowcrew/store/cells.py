@@ -1,34 +1,28 @@
-"""What goes into a cell as text: strings, JSON and process names, for any reader. It knows no table."""
+"""What goes into a cell as text: JSON and process names, for any reader. It knows no table."""
 
 import json
 import math
 from dataclasses import asdict
 from typing import Any
 
+from rowcrew.domain.json_text import WrittenFloat, clean_text, compact
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.rows import dump
-
-
-def plain(text: str) -> str:
-    """The text with lone surrogates, which UTF-8 cannot hold, as U+FFFD."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def plain_json(value: object) -> str:
     """Compact JSON of what a model may have said: NaN and infinities, which JSON does not have, as null."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = compact(value)
     except ValueError:
-        text = dump(_finite(value))
-    return plain(text)
+        text = compact(_finite(value))
+    return clean_text(text)
 
 
 def _finite(value: Any) -> Any:
     match value:
+        case WrittenFloat():
+            return value
         case float():
             return value if math.isfinite(value) else None
         case dict():

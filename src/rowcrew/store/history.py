@@ -24,10 +24,11 @@ from rowcrew.domain.events import (
     TurnStarted,
 )
 from rowcrew.domain.history import NO_USAGE, Turn
+from rowcrew.domain.json_text import clean_text, read
 from rowcrew.domain.lifecycle import TurnStatus
 from rowcrew.errors import ErrorClass, InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
-from rowcrew.store.cells import plain, plain_json, process_from_json, process_to_json
+from rowcrew.store.cells import plain_json, process_from_json, process_to_json
 from rowcrew.store.queries import load
 from rowcrew.store.rows import Row, mappings
 
@@ -129,7 +130,7 @@ class HistoryStore:
             queries.append_messages,
             thread_id=thread_id,
             turn_id=turn_id,
-            messages_json=plain(messages_json),
+            messages_json=clean_text(messages_json),
         )
 
     # -- looking ----------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def turn_item_of(row: Row) -> TurnItem:
         id=row["id"],
         kind=TurnItemKind(row["kind"]),
         status=TurnItemStatus(row["status"]),
-        content=json.loads(row["content_json"]),
+        content=read(row["content_json"]),
         started_at_ms=row["started_at_ms"],
         completed_at_ms=row["completed_at_ms"],
     )

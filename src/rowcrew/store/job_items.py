@@ -13,6 +13,7 @@ import apsw
 
 from rowcrew.domain.attempt import Attempt, AttemptOutcome, Usage
 from rowcrew.domain.item import JobItem, JobItemSpec, JobItemStatus
+from rowcrew.domain.json_text import clean_text
 from rowcrew.errors import ErrorClass, LeaseLost, NotFound
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.queries import load
@@ -21,6 +22,7 @@ from rowcrew.store.rows import USAGE_COLUMNS, attempt_of, item_of, mappings
 queries = load("job_items")
 
 NO_USAGE = Usage()
+MAX_RAW_ANSWER = 64 * 1024
 # accepted: stored now. The others changed nothing: there is no such job item; it is another thread's;
 # this thread has reported before; the attempt was ended (time limit, shutdown) before the report came.
 ReportOutcome = Literal["accepted", "unknown_item", "other_thread", "already_reported", "too_late"]
@@ -28,12 +30,18 @@ ReportOutcome = Literal["accepted", "unknown_item", "other_thread", "already_rep
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnd:
-    """Why an attempt ended without a report, and what it cost."""
+    """Why an attempt ended without a report, and what it cost. What no UTF-8 can hold becomes U+FFFD."""
 
     error_class: ErrorClass
     error: str
     raw_answer: str | None = None
     usage: Usage = NO_USAGE
+
+    def __post_init__(self) -> None:
+        # The text is a worker's, and one that cannot be stored would break off the whole job.
+        object.__setattr__(self, "error", clean_text(self.error))
+        raw = self.raw_answer
+        object.__setattr__(self, "raw_answer", None if raw is None else clean_text(raw[:MAX_RAW_ANSWER]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import apsw
 
 from rowcrew.domain.events import AgentState, AgentStatus
+from rowcrew.domain.json_text import clean_text
 from rowcrew.domain.thread import NewThread, Thread, ThreadPage
 from rowcrew.errors import InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
-from rowcrew.store.cells import plain, process_from_json, process_to_json
+from rowcrew.store.cells import process_from_json, process_to_json
 from rowcrew.store.queries import load
 from rowcrew.store.rows import Row, dump, mappings
 
@@ -37,9 +38,9 @@ class ThreadStore:
             name=_plain_or_none(thread.name),
             source=thread.source,
             model=thread.model,
-            cwd=plain(thread.cwd),
+            cwd=clean_text(thread.cwd),
             sandbox_mode=thread.sandbox_mode,
-            preview=plain(thread.preview),
+            preview=clean_text(thread.preview),
             parent_id=thread.parent_id,
             depth=thread.depth,
             forked_from_id=thread.forked_from_id,
@@ -161,7 +162,7 @@ class ThreadStore:
 
     def set_preview(self, thread_id: str, *, preview: str, now: int) -> bool:
         """Only the first one counts."""
-        return self._changed(queries.set_preview, thread_id=thread_id, preview=plain(preview), now=now)
+        return self._changed(queries.set_preview, thread_id=thread_id, preview=clean_text(preview), now=now)
 
     def set_settings(
         self,
@@ -202,7 +203,7 @@ class ThreadStore:
 
 
 def _plain_or_none(text: str | None) -> str | None:
-    return None if text is None else plain(text)
+    return None if text is None else clean_text(text)
 
 
 def _cursor(row: Row, order: ThreadOrder) -> str:

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import apsw
 
+from rowcrew.domain.json_text import clean_text
 from rowcrew.domain.lifecycle import QueuedTurnStatus
 from rowcrew.domain.queued_turn import NewQueuedTurn, QueuedTurn
 from rowcrew.errors import Conflict, InvalidRequest
 from rowcrew.processes import ProcessIdentity
-from rowcrew.store.cells import plain, plain_json, process_from_json, process_to_json
+from rowcrew.store.cells import plain_json, process_from_json, process_to_json
 from rowcrew.store.queries import load
 from rowcrew.store.rows import Row, dump, mappings
 
@@ -80,7 +81,7 @@ class TurnQueueStore:
             id=entry.id,
             thread_id=entry.thread_id,
             client_id=entry.client_id,
-            text=plain(entry.text),
+            text=clean_text(entry.text),
             options_json=plain_json(dict(entry.options)),
             now=now,
         )
@@ -119,7 +120,12 @@ class TurnQueueStore:
     ) -> ChangeOutcome:
         """Write it anew. A failed one stays failed. `options` stay as they are when not given."""
         options_json = None if options is None else plain_json(dict(options))
-        values = {"thread_id": thread_id, "id": entry_id, "text": plain(text), "options_json": options_json}
+        values = {
+            "thread_id": thread_id,
+            "id": entry_id,
+            "text": clean_text(text),
+            "options_json": options_json,
+        }
         return "done" if self._changed(queries.update, **values, now=now) else self._why(thread_id, entry_id)
 
     def delete(self, thread_id: str, entry_id: str) -> ChangeOutcome:
