@@ -48,9 +48,11 @@ BUSY = (HeldSlot("a", deadline=NOW + 60), HeldSlot("b", deadline=NOW + 50))
             [Launch(MAX_CLAIM), Wait(TICK)],
         ),
         (
-            "an item that the store shows as done frees its slot before anything else",
-            replace(READY, running=1, slots=(HeldSlot("a", NOW + 60, running_in_store=False), BUSY[1])),
-            [Reclaim(("a",))],
+            "an item that the store shows as done frees its slot before anything else, for the next one",
+            replace(
+                READY, running=1, slots=(HeldSlot("a", NOW + 60, running_in_store=False), BUSY[1]), capacity=2
+            ),
+            [Reclaim(("a",)), Launch(1), Wait(TICK)],
         ),
         (
             "what has run too long is reaped before anything is launched",
@@ -96,7 +98,7 @@ BUSY = (HeldSlot("a", deadline=NOW + 60), HeldSlot("b", deadline=NOW + 50))
             replace(
                 READY, slots=(HeldSlot("a", NOW, running_in_store=False),), stopping=True, torn_down=True
             ),
-            [Reclaim(("a",))],
+            [Reclaim(("a",)), Finish()],
         ),
     ],
 )

@@ -51,6 +51,21 @@ async def test_a_write_that_raises_leaves_nothing_and_its_neighbours_stay(tmp_pa
     await database.close()
 
 
+async def test_a_write_that_raises_while_no_other_waits_leaves_nothing_either(tmp_path: Path) -> None:
+    database = await open_numbers(tmp_path)
+
+    def half(connection: apsw.Connection) -> None:
+        connection.execute("INSERT INTO numbers VALUES (666)")
+        raise Conflict("no")
+
+    for number in (1, 2):
+        with pytest.raises(Conflict):
+            await database.write(half)
+        await database.write(add(number))
+    assert await database.read(numbers) == [1, 2]
+    await database.close()
+
+
 async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path) -> None:
     database = await open_numbers(tmp_path)
     task = asyncio.create_task(database.write(add(7)))

@@ -119,8 +119,9 @@ class ModelClient:
         output_schema: dict[str, Any] | None,
         timeout: float | None,  # noqa: ASYNC109
     ) -> Answer:
-        parameters = self._parameters(tools, output_schema)
         opened = self._opened
+        await opened.turnstile.ask()
+        parameters = self._parameters(tools, output_schema)
         try:
             async with asyncio.timeout(timeout):
                 response = await model_request(

@@ -6,7 +6,8 @@ the longer a conversation is. Here a body goes out as it stands, by the library'
 does not know (https://github.com/openai/openai-python#undocumented-endpoints). All else stays the library's.
 """
 
-from functools import cached_property
+import ssl
+from functools import cache, cached_property
 from typing import Any
 
 import httpx2
@@ -16,6 +17,7 @@ from openai.resources.responses import AsyncResponses
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
+from rowcrew.agent.turnstile import Turnstile
 from rowcrew.domain.ids import new_id
 
 # Shorter than the five seconds after which common servers close an idle connection, so that no request
@@ -25,16 +27,38 @@ _MAX_CONNECTIONS = 10_000
 _TIMEOUT = httpx2.Timeout(600.0, connect=30.0, pool=None)
 
 
-def open_client(base_url: str | None, key: str) -> openai.AsyncOpenAI:
+def open_client(base_url: str | None, key: str) -> "PlainClient":
     """A client on the aiohttp transport; closing it closes its connections."""
-    limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEP_IDLE_SECONDS)
-    http = openai.DefaultAioHttpClient(limits=limits, timeout=_TIMEOUT)
+    turnstile = Turnstile()
+
+    async def hear(_: httpx2.Response) -> None:
+        await turnstile.hear()
+
+    http = openai.DefaultAioHttpClient(
+        limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEP_IDLE_SECONDS),
+        timeout=_TIMEOUT,
+        verify=_certificates(),
+        event_hooks={"response": [hear]},
+    )
     # Retries are the scheduler's: a second place that waits would hide rate limits from it.
-    return PlainClient(base_url=base_url, api_key=key, http_client=http, timeout=_TIMEOUT, max_retries=0)
+    client = PlainClient(base_url=base_url, api_key=key, http_client=http, timeout=_TIMEOUT, max_retries=0)
+    client.turnstile = turnstile
+    return client
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading them takes longer than all else about a client, and a job opens its model more than once."""
+    return httpx2.create_ssl_context()
 
 
 class PlainClient(openai.AsyncOpenAI):
-    """The client, with the two methods replaced by which models are asked."""
+    """The client, with the two methods replaced by which models are asked.
+
+    Its answers are heard through the turnstile; who asks goes through it too.
+    """
+
+    turnstile: Turnstile
 
     @cached_property
     def chat(self) -> AsyncChat:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ from rowcrew.agent.adapting import ChatModel, ResponsesModel
 from rowcrew.agent.embedded_schema import narrow
 from rowcrew.agent.model_errors import mask, secrets_of
 from rowcrew.agent.openai_client import open_client
+from rowcrew.agent.turnstile import Turnstile
 from rowcrew.domain.price import Price
 from rowcrew.errors import InvalidRequest
 
@@ -67,6 +68,7 @@ class OpenedModel:
     close: Callable[[], Awaitable[None]]
     settings: ModelSettings
     max_concurrency: int | None = None
+    turnstile: Turnstile = field(default_factory=Turnstile)
 
 
 async def open_model(choice: ModelChoice, environment: Mapping[str, str]) -> OpenedModel:
@@ -152,6 +154,7 @@ def _open_openai(
         secrets=secrets_of(environment, key),
         close=client.close,
         settings=ModelSettings(),
+        turnstile=client.turnstile,
     )
 
 
@@ -243,4 +246,5 @@ async def _open_embedded(name: str, choice: ModelChoice, environment: Mapping[st
         close=close,
         settings=ModelSettings(temperature=0.0, max_tokens=embedded.MAX_ANSWER_TOKENS),
         max_concurrency=embedded.MAX_CONCURRENCY,
+        turnstile=client.turnstile,
     )

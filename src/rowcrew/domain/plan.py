@@ -3,7 +3,7 @@
 Times are seconds on the monotonic clock. The runner carries the actions out in order, then looks again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowcrew.domain.job import JobStatus
 
@@ -92,14 +92,15 @@ Action = Launch | Reap | Reclaim | Rescue | Teardown | Wait | Finish
 
 def next_actions(view: View) -> list[Action]:
     """What to do now. Never empty; ends with Wait or Finish unless slots change first."""
-    gone = tuple(slot.item_id for slot in view.slots if not slot.running_in_store)
+    gone = [slot.item_id for slot in view.slots if not slot.running_in_store]
     if gone:
-        return [Reclaim(gone)]
+        left = tuple([slot for slot in view.slots if slot.running_in_store])
+        return [Reclaim(tuple(gone)), *next_actions(replace(view, slots=left))]
     if view.stopping or view.status is not JobStatus.RUNNING:
         return _wind_down(view)
-    late = tuple(slot.item_id for slot in view.slots if slot.deadline <= view.now)
+    late = [slot.item_id for slot in view.slots if slot.deadline <= view.now]
     if late:
-        return [Reap(late)]
+        return [Reap(tuple(late))]
     if view.running > 0 and not view.slots:
         return [Rescue()]
     if view.pending == 0 and view.running == 0:

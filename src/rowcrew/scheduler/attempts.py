@@ -104,8 +104,8 @@ class Attempts:
         except RowcrewError as error:
             self._run.break_off(error)
         finally:
-            self._slots.forget(slot)
-            self._run.wake.set()
+            if self._slots.forget(slot):
+                self._run.wake.set()
 
     async def _start(self, slot: Slot) -> Worker | None:
         run = self._run

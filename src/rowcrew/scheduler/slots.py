@@ -23,6 +23,13 @@ class Slot:
     attempt: int = 0
     settled: bool = False
     invalid_answer: str | None = None
+    # What the plan is shown as long as it runs, and else.
+    runs: HeldSlot = field(init=False)
+    gone: HeldSlot = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.runs = HeldSlot(self.item.item_id, self.deadline)
+        self.gone = HeldSlot(self.item.item_id, self.deadline, running_in_store=False)
 
 
 @dataclass(slots=True)
@@ -42,10 +49,12 @@ class Slots:
             del self.held[slot.item.item_id]
             self.lingering.add(slot)
 
-    def forget(self, slot: Slot) -> None:
-        """The worker has ended."""
+    def forget(self, slot: Slot) -> bool:
+        """The worker has ended. True when that frees its job slot."""
+        held = self.held.get(slot.item.item_id) is slot
         self.give_back(slot)
         self.lingering.discard(slot)
+        return held
 
     def all(self) -> list[Slot]:
         return [*self.held.values(), *self.lingering]
@@ -53,15 +62,12 @@ class Slots:
     def as_view(self, running_in_store: dict[str, str | None] | None) -> tuple[HeldSlot, ...]:
         """As the plan sees them. `running_in_store` is None where the store was not asked this time."""
 
-        def still_runs(slot: Slot) -> bool:
-            if slot.settled:
-                return False
-            if running_in_store is None:
-                return True
-            thread = running_in_store.get(slot.item.item_id, "")
-            return thread is None or thread == slot.thread_id
+        held = self.held.values()
+        if running_in_store is None:
+            return tuple([slot.gone if slot.settled else slot.runs for slot in held])
 
-        return tuple(
-            HeldSlot(slot.item.item_id, slot.deadline, running_in_store=still_runs(slot))
-            for slot in self.held.values()
-        )
+        def still_runs(slot: Slot) -> bool:
+            thread = running_in_store.get(slot.item.item_id, "")
+            return not slot.settled and (thread is None or thread == slot.thread_id)
+
+        return tuple([slot.runs if still_runs(slot) else slot.gone for slot in held])

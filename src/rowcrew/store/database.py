@@ -266,9 +266,13 @@ class Database:
         writer = self._writer
         writer.execute("BEGIN IMMEDIATE")
         try:
-            for write in group:
-                self._run_in_savepoint(write)
-            writer.execute("COMMIT")
+            if len(group) == 1:
+                # It needs no savepoint: all of the transaction is its own.
+                self._run(group[0])
+            else:
+                for write in group:
+                    self._run_in_savepoint(write)
+            writer.execute("COMMIT" if len(group) > 1 or group[0].error is None else "ROLLBACK")
         except BaseException:
             # SQLite has already rolled back by itself after some errors (a full disk among them).
             if writer.in_transaction:
@@ -276,20 +280,22 @@ class Database:
             raise
 
     def _run_in_savepoint(self, write: _Write) -> None:
-        writer = self._writer
+        self._writer.execute("SAVEPOINT one")
+        self._run(write)
+        if write.error is not None:
+            self._writer.execute("ROLLBACK TO one")
+        self._writer.execute("RELEASE one")
+
+    def _run(self, write: _Write) -> None:
         write.error = None
-        writer.execute("SAVEPOINT one")
         try:
-            write.result = write.work(writer)
+            write.result = write.work(self._writer)
         except apsw.ConstraintError as error:
             write.error = StoreError(f"a rule of the tables in {self.path.name} forbids it: {error}")
         except (apsw.Error, MemoryError):
             raise  # the file itself is in the way: that is every waiting write's matter
         except Exception as error:
             write.error = error
-        if write.error is not None:
-            writer.execute("ROLLBACK TO one")
-        writer.execute("RELEASE one")
 
     def _fail(self, group: list[_Write], error: BaseException) -> None:
         known = error if isinstance(error, RowcrewError) else StoreError(f"{self.path}: {error}")
