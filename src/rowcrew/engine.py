@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowcrew.agent.catalog import ThreadCatalog
+from rowcrew.agent.settling import settle_history, settle_rows
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
 from rowcrew.domain.history import Turn
@@ -199,6 +201,18 @@ class Engine:
     async def control(self) -> "AgentControl":
         """Starts and ends the agents of this process."""
         return (await self.agents()).control
+
+    async def thread_catalog(self) -> ThreadCatalog:
+        """The threads as they are stored, for who only looks: nothing that knows models is loaded for it."""
+        if self._threads is not None:
+            return self._threads
+        await settle_rows(self.state)
+        return ThreadCatalog(self.state, self._settled_history, self.clock)
+
+    async def _settled_history(self) -> Database:
+        history = await self.database("history")
+        await settle_history(history, self.clock)
+        return history
 
     async def threads(self) -> "ThreadService":
         """The use cases around threads and their turns."""

@@ -9,7 +9,8 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 
 from rowcrew.agent.control import AgentControl
-from rowcrew.agent.durable import DurableJournal, dump_messages, load_messages, mend, settle_history
+from rowcrew.agent.durable import DurableJournal, dump_messages, load_messages, mend
+from rowcrew.agent.settling import settle_history
 from rowcrew.agent.thread import AgentSpec
 from rowcrew.agent.tools import Arguments, Tool, ToolRegistry, ToolResult
 from rowcrew.domain.attempt import Usage

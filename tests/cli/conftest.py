@@ -1,9 +1,7 @@
 """A folder with a table and a worker, and the command called in this process. Its jobs are real jobs."""
 
-import asyncio
 import itertools
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +10,6 @@ from typing import Any
 import pytest
 
 from rowcrew.cli.main import main
-from rowcrew.testing import ModelServer
-from rowcrew.testing.answers import Script
 
 _NUMBERS = itertools.count()
 
@@ -51,32 +47,6 @@ class Called:
     @property
     def lines(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
-
-
-class ServerThread:
-    """A ModelServer beside a command that has this thread's event loop to itself."""
-
-    def __init__(self, script: Script) -> None:
-        self.server = ModelServer(script)
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._done = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-
-    async def _serve(self) -> None:
-        async with self.server:
-            self._ready.set()
-            await self._done.wait()
-
-    def __enter__(self) -> "ServerThread":
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(30)
-        self._loop.close()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import pytest
 from rowcrew.config import Settings
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
 from rowcrew.testing.answers import Script
-from tests.cli.conftest import Called, Desk, ServerThread
+from tests.cli.conftest import Called, Desk
+from tests.served import ServerThread
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 USAGE = {

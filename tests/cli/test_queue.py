@@ -8,7 +8,8 @@ import pytest
 
 from rowcrew.testing import ModelServer, Received
 from rowcrew.testing.answers import Answer, Failure, Reply
-from tests.cli.conftest import Called, Desk, ServerThread
+from tests.cli.conftest import Called, Desk
+from tests.served import ServerThread
 
 
 def echo(received: Received) -> Answer:

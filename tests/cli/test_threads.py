@@ -1,10 +1,13 @@
 """thread: conversations are listed, shown, named and put away; and what a wrong id says."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.conftest import Desk, ServerThread
+from tests.cli.conftest import Desk
+from tests.served import ServerThread
 
 
 def talk(desk: Desk, *prompts: str) -> list[str]:
@@ -70,6 +73,17 @@ def test_a_thread_is_named_put_away_brought_back_and_deleted(desk: Desk) -> None
     assert listed() == ["My talk"]
     assert said("delete", name) == f"Thread {name} is deleted.\n"
     assert listed() == []
+
+
+def test_who_only_looks_does_not_wait_for_a_model_library(desk: Desk) -> None:
+    [thread_id] = talk(desk, "hello")
+    for words in (["thread", "list"], ["thread", "show", thread_id], ["queue", "list", thread_id]):
+        code = (
+            f"import sys; from rowcrew.cli.main import main; main({words!r});"
+            "print(sorted({'rich', 'uvloop', 'pydantic', 'openai', 'aiohttp'} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("verb", ["show", "archive", "unarchive", "delete"])

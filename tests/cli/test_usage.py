@@ -7,7 +7,8 @@ import pytest
 
 from rowcrew.testing import CallTool, Reply
 from rowcrew.testing.answers import Received
-from tests.cli.conftest import Desk, ServerThread
+from tests.cli.conftest import Desk
+from tests.served import ServerThread
 
 PRICES = """
 [prices."openai-chat:m"]

@@ -102,11 +102,19 @@ class Program:
         return {**kept, **own, **self.extra}
 
     def start(self, *words: str) -> Running:
+        """The command, at work."""
+        return self._start("-m", "rowcrew", *words)
+
+    def start_python(self, script: Path, *words: str) -> Running:
+        """A program of the tests that uses the package, at work."""
+        return self._start(str(script), *words)
+
+    def _start(self, *words: str) -> Running:
         number = len(self.calls)
         out_path, err_path = self.folder / f"out-{number}", self.folder / f"err-{number}"
         with out_path.open("wb") as out, err_path.open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rowcrew", *words],
+                [sys.executable, *words],
                 cwd=self.folder,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,

@@ -20,10 +20,9 @@ from pydantic_ai.messages import (
 )
 
 from rowcrew.agent.turn import interrupted_text
-from rowcrew.clock import Clock
 from rowcrew.domain.events import Fact, TurnFact, TurnItemCompleted, TurnItemStarted, TurnStarted
 from rowcrew.errors import Conflict
-from rowcrew.processes import ProcessIdentity, identify, is_alive
+from rowcrew.processes import ProcessIdentity, identify
 from rowcrew.store.cells import plain_json
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.history import HistoryStore
@@ -143,13 +142,3 @@ def _interrupted(calls: Sequence[ToolCallPart]) -> ModelRequest:
         ToolReturnPart(call.tool_name, interrupted_text(0), tool_call_id=call.tool_call_id) for call in calls
     ]
     return ModelRequest(parts)
-
-
-async def settle_history(history: Database, clock: Clock) -> list[tuple[str, str]]:
-    """At start: interrupt the turns that dead processes left in progress. Returns (thread, turn) ids."""
-    now = clock.now_ms()
-    return await history.write(
-        lambda connection: HistoryStore(connection).settle_open_turns(
-            is_dead=lambda owner: not is_alive(owner), now=now
-        )
-    )

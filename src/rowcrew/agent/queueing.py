@@ -6,7 +6,7 @@ It works on any thread of the home, also on one that is alive in another process
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rowcrew.agent.service import ThreadService
+from rowcrew.agent.catalog import ThreadCatalog
 from rowcrew.domain.ids import new_id, short
 from rowcrew.domain.lifecycle import QueuedTurnStatus
 from rowcrew.domain.queued_turn import NewQueuedTurn, QueuedTurn
@@ -23,7 +23,7 @@ class TurnQueue:
     """The queues of all threads. `on_change` is called after a change that was made here."""
 
     def __init__(
-        self, queue: Database, threads: ThreadService, *, on_change: Callable[[], None] | None = None
+        self, queue: Database, threads: ThreadCatalog, *, on_change: Callable[[], None] | None = None
     ) -> None:
         self._queue = queue
         self._threads = threads
@@ -31,7 +31,7 @@ class TurnQueue:
 
     @property
     def _now(self) -> int:
-        return self._threads.runtime.clock.now_ms()
+        return self._threads.clock.now_ms()
 
     async def add(
         self,

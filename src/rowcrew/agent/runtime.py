@@ -7,15 +7,15 @@ import asyncio
 from typing import Self
 
 from rowcrew.agent.control import AgentControl
-from rowcrew.agent.durable import DurableJournal, settle_history
+from rowcrew.agent.durable import DurableJournal
 from rowcrew.agent.ledger import ThreadLedger
 from rowcrew.agent.models import ModelChoice, ModelClient
 from rowcrew.agent.registry import AgentRegistry
+from rowcrew.agent.settling import settle_history, settle_rows
 from rowcrew.bus import Bus
 from rowcrew.clock import Clock
 from rowcrew.processes import ProcessIdentity, identify, is_alive
 from rowcrew.store.database import Database
-from rowcrew.store.threads import ThreadStore
 
 
 class AgentRuntime:
@@ -48,7 +48,7 @@ class AgentRuntime:
     async def open(self) -> Self:
         """Put right what dead processes left, in both files, and begin to keep the rows."""
         await settle_history(self.history, self.clock)
-        await self.state.write(lambda connection: ThreadStore(connection).take_back(is_dead=self.is_dead))
+        await settle_rows(self.state)
         self.ledger.open()
         return self
 

@@ -8,42 +8,31 @@ because the thread runs them one at a time.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rowcrew.agent.catalog import ThreadCatalog, ThreadView
 from rowcrew.agent.control import SHUTDOWN_SECONDS
 from rowcrew.agent.durable import load_messages
 from rowcrew.agent.runtime import AgentRuntime
 from rowcrew.agent.setup import LiveThread, MoreTools, SettledSetup, ThreadSetup, specify
 from rowcrew.agent.thread import AgentSpec, AgentThread, SentTurn
 from rowcrew.config import Settings
-from rowcrew.domain.history import Turn
 from rowcrew.domain.ids import new_id, short
-from rowcrew.domain.thread import NewThread, Thread, ThreadPage
+from rowcrew.domain.thread import NewThread, Thread
 from rowcrew.errors import Conflict, InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.history import HistoryStore
-from rowcrew.store.threads import ThreadOrder, ThreadStore
+from rowcrew.store.threads import ThreadStore
 from rowcrew.store.turn_queue import TurnQueueStore
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
-# Threads that someone leads. The others are a job's workers (`job`) and agents' agents (`collab`).
-LED_SOURCES = ("exec", "appServer", "cli", "mcp", "python")
 
-
-@dataclass(frozen=True, slots=True)
-class ThreadView:
-    """A thread with its turns, the oldest first; no turns where they were not asked for."""
-
-    thread: Thread
-    turns: tuple[Turn, ...] = ()
-
-
-class ThreadService:
-    """Threads of one home. `more_tools` add to the built-in tools of each thread."""
+class ThreadService(ThreadCatalog):
+    """Threads of one home, and their turns. `more_tools` add to the built-in tools of each thread."""
 
     def __init__(
         self,
@@ -53,6 +42,7 @@ class ThreadService:
         *,
         more_tools: Sequence[MoreTools] = (),
     ) -> None:
+        super().__init__(runtime.state, self._get_history, runtime.clock)
         self.runtime = runtime
         self.control = runtime.control
         self.bus = runtime.bus
@@ -61,6 +51,9 @@ class ThreadService:
         self._more_tools = tuple(more_tools)
         self._live: dict[str, LiveThread] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+
+    async def _get_history(self) -> Database:
+        return self.runtime.history
 
     # -- coming alive -----------------------------------------------------------------------------------
 
@@ -229,42 +222,10 @@ class ThreadService:
 
     # -- looking ----------------------------------------------------------------------------------------
 
-    def get(self, thread_id: str) -> Thread:
-        """The stored thread. Raises NotFound."""
-        return self.runtime.state.peek(lambda connection: ThreadStore(connection).get(thread_id))
-
-    def find(self, prefix: str) -> Thread:
-        """The thread whose id begins so. Raises NotFound, and InvalidRequest when several do."""
-        ids = self.runtime.state.peek(
-            lambda connection: ThreadStore(connection).list_ids_like(prefix.lower())
-        )
-        if not ids or not prefix:
-            raise NotFound(
-                f"no thread id begins with {prefix!r}", hint="`rowcrew thread list` shows the threads"
-            )
-        if len(ids) > 1:
-            some = ", ".join(short(found) for found in ids[:5])
-            raise InvalidRequest(
-                f"several thread ids begin with {prefix}: {some}", hint="give more of the id"
-            )
-        return self.get(ids[0])
-
     async def read(self, thread_id: str, *, with_turns: bool = True) -> ThreadView:
         """The thread as it is now, with its turns. Raises NotFound."""
         await self.runtime.ledger.flush()
-        thread = self.get(thread_id)
-        if not with_turns:
-            return ThreadView(thread)
-        turns = await self.runtime.history.read(
-            lambda connection: HistoryStore(connection).list_turns(thread_id)
-        )
-        return ThreadView(thread, tuple(turns))
-
-    async def find_turn(self, thread_id: str, turn_id: str) -> Turn | None:
-        """One turn with its items, as far as it is kept."""
-        return await self.runtime.history.read(
-            lambda connection: HistoryStore(connection).find_turn(thread_id, turn_id)
-        )
+        return await super().read(thread_id, with_turns=with_turns)
 
     def get_alive(self, thread_id: str) -> AgentThread:
         """The agent of a thread that was started or resumed here. Raises NotFound."""
@@ -283,29 +244,7 @@ class ThreadService:
         """The threads that are alive here, in the order in which they came to be."""
         return [thread_id for thread_id in tuple(self._live) if self.find_live(thread_id) is not None]
 
-    # -- changes ----------------------------------------------------------------------------------------
-
-    async def set_name(self, thread_id: str, name: str | None) -> Thread:
-        """Raises NotFound."""
-        now = self.runtime.clock.now_ms()
-        return await self._change(thread_id, lambda rows: rows.set_name(thread_id, name=name, now=now))
-
-    async def archive(self, thread_id: str) -> Thread:
-        """Take it out of the lists. Idempotent. Raises NotFound."""
-        now = self.runtime.clock.now_ms()
-        return await self._change(thread_id, lambda rows: rows.archive(thread_id, now=now))
-
-    async def unarchive(self, thread_id: str) -> Thread:
-        """Idempotent. Raises NotFound."""
-        now = self.runtime.clock.now_ms()
-        return await self._change(thread_id, lambda rows: rows.unarchive(thread_id, now=now))
-
-    async def _change(self, thread_id: str, change: Callable[[ThreadStore], bool]) -> Thread:
-        def write(connection: Connection) -> Thread:
-            change(ThreadStore(connection))
-            return ThreadStore(connection).get(thread_id)
-
-        return await self.runtime.state.write(write)
+    # -- the end ----------------------------------------------------------------------------------------
 
     async def unload(self, thread_id: str) -> bool:
         """End the thread here, with what it spawned; it stays stored. False when it was not alive here."""
@@ -369,28 +308,3 @@ class ThreadService:
 
     def _lock(self, thread_id: str) -> asyncio.Lock:
         return self._locks.setdefault(thread_id, asyncio.Lock())
-
-    # Last, because its name hides the builtin from the annotations below it.
-    def list(
-        self,
-        *,
-        limit: int = 25,
-        cursor: str | None = None,
-        archived: bool | None = False,
-        parent_id: str | None = None,
-        sources: Sequence[str] | None = LED_SOURCES,
-        search: str | None = None,
-        order: ThreadOrder = "created",
-    ) -> ThreadPage:
-        """A page of threads, the newest first. `archived` and `sources` None mean any."""
-        return self.runtime.state.peek(
-            lambda connection: ThreadStore(connection).list_page(
-                limit=limit,
-                cursor=cursor,
-                archived=archived,
-                parent_id=parent_id,
-                sources=sources,
-                search=search,
-                order=order,
-            )
-        )

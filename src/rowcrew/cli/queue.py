@@ -1,11 +1,11 @@
 """queue …: what a thread is to do next, written down now. It runs no turn, and has no rule of its own."""
 
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import Any
 
 import click
 
+from rowcrew.agent.queueing import TurnQueue
 from rowcrew.cli.exits import OK
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.queue_run import work_off
@@ -20,7 +20,7 @@ from rowcrew.domain.thread import Thread
 from rowcrew.engine import Engine
 from rowcrew.processes import is_alive
 
-Work = Callable[[Any, Thread], Awaitable[int]]
+Work = Callable[[TurnQueue, Thread], Awaitable[int]]
 
 _THREAD = click.argument("thread_id", metavar="THREAD")
 _ENTRY = click.argument("entry_id", metavar="ENTRY")
@@ -41,7 +41,7 @@ def add(context: click.Context, *, thread_id: str, text: str, client_id: str | N
     """Add a turn at the end. A TEXT of - is read from standard input."""
     text = text_or_stdin(text)
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         added = await turns.add(found.id, text, client_id=client_id)
         said = {
             "added": f"Queued as {short(added.id)}.",
@@ -68,7 +68,7 @@ def add(context: click.Context, *, thread_id: str, text: str, client_id: str | N
 def list_entries(context: click.Context, *, thread_id: str, offset: int, limit: int, as_json: bool) -> int:
     """List what waits, in order."""
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         entries = turns.list(found.id, offset=offset, limit=limit)
         held = turns.is_held(found.id)
         if as_json:
@@ -97,7 +97,7 @@ def update(context: click.Context, *, thread_id: str, entry_id: str, text: str) 
     """Write a queued turn anew; its place stays. A TEXT of - is read from standard input."""
     text = text_or_stdin(text)
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         entry = await turns.update(found.id, turns.find(found.id, entry_id).id, text)
         say(f"{short(entry.id)} is changed.")
         return OK
@@ -112,7 +112,7 @@ def update(context: click.Context, *, thread_id: str, entry_id: str, text: str) 
 def delete(context: click.Context, *, thread_id: str, entry_id: str) -> int:
     """Take a queued turn out."""
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         entry = turns.find(found.id, entry_id)
         deleted = await turns.delete(found.id, entry.id)
         say(f"{short(entry.id)} is deleted." if deleted else f"{short(entry.id)} is gone already.")
@@ -128,7 +128,7 @@ def delete(context: click.Context, *, thread_id: str, entry_id: str) -> int:
 def reorder(context: click.Context, *, thread_id: str, entry_ids: tuple[str, ...]) -> int:
     """Put what waits in another order; name every entry once."""
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         await turns.reorder(found.id, [turns.find(found.id, prefix).id for prefix in entry_ids])
         say("The queue is in that order now.")
         return OK
@@ -143,7 +143,7 @@ def reorder(context: click.Context, *, thread_id: str, entry_ids: tuple[str, ...
 def retry(context: click.Context, *, thread_id: str, entry_id: str) -> int:
     """Let a queued turn that could not be run wait for its turn again."""
 
-    async def work(turns: Any, found: Thread) -> int:
+    async def work(turns: TurnQueue, found: Thread) -> int:
         entry = await turns.retry(found.id, turns.find(found.id, entry_id).id)
         say(f"{short(entry.id)} waits again.")
         return OK
@@ -159,30 +159,29 @@ def start(context: click.Context, *, thread_id: str, as_json: bool) -> int:
     """Run what waits, here unless the thread is loaded elsewhere; or let a held queue go on."""
 
     async def work(engine: Engine) -> int:
-        threads = await engine.threads()
-        found = threads.find(thread_id)
+        turns, found = await _open(engine, thread_id)
         if _is_alive(found):
-            await (await _turns(engine)).go_on(found.id)
+            await turns.go_on(found.id)
             say(
                 f"The thread is loaded in process {found.owner and found.owner.pid}: its queue goes on there."
             )
             return OK
-        return await work_off(engine, found, await _turns(engine), as_json=as_json)
+        return await work_off(engine, found, turns, as_json=as_json)
 
     return with_engine(context, work, fast=True)
 
 
-async def _turns(engine: Engine) -> Any:
-    kind = import_module("rowcrew.agent.queueing").TurnQueue
-    return kind(await engine.database("queue"), await engine.threads())
-
-
 def _on_queue(context: click.Context, prefix: str, work: Work) -> int:
     async def opened(engine: Engine) -> int:
-        threads = await engine.threads()
-        return await work(await _turns(engine), threads.find(prefix))
+        return await work(*await _open(engine, prefix))
 
     return with_engine(context, opened)
+
+
+async def _open(engine: Engine, prefix: str) -> tuple[TurnQueue, Thread]:
+    threads = await engine.thread_catalog()
+    found = threads.find(prefix)
+    return TurnQueue(await engine.database("queue"), threads), found
 
 
 def _is_alive(found: Thread) -> bool:

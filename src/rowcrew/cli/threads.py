@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rowcrew.agent.catalog import ThreadCatalog
 from rowcrew.cli.exits import OK
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.render import moment, table
@@ -16,7 +17,7 @@ from rowcrew.domain.ids import short
 from rowcrew.domain.thread import Thread
 from rowcrew.engine import Engine
 
-Work = Callable[[Any, Thread], Awaitable[int]]
+Work = Callable[[ThreadCatalog, Thread], Awaitable[int]]
 
 
 @click.group()
@@ -37,7 +38,7 @@ def list_threads(
     """List the threads, the newest first."""
 
     async def work(engine: Engine) -> int:
-        threads = await engine.threads()
+        threads = await engine.thread_catalog()
         sources: dict[str, Any] = {"sources": None} if everything else {}
         page = threads.list(limit=limit, archived=archived, search=search, **sources)
         if as_json:
@@ -67,7 +68,7 @@ def _line(found: Thread) -> list[str]:
 def show_thread(context: click.Context, *, thread_id: str, as_json: bool) -> int:
     """Show a thread with what was said in it."""
 
-    async def work(threads: Any, found: Thread) -> int:
+    async def work(threads: ThreadCatalog, found: Thread) -> int:
         view = await threads.read(found.id)
         if as_json:
             turns = [turn_shape(turn) for turn in view.turns]
@@ -87,7 +88,7 @@ def show_thread(context: click.Context, *, thread_id: str, as_json: bool) -> int
 def name_thread(context: click.Context, *, thread_id: str, name: str) -> int:
     """Give a thread a name."""
 
-    async def work(threads: Any, found: Thread) -> int:
+    async def work(threads: ThreadCatalog, found: Thread) -> int:
         await threads.set_name(found.id, name.strip() or None)
         say(f"Thread {short(found.id)} is called {one_line(name)}.")
         return OK
@@ -101,7 +102,7 @@ def name_thread(context: click.Context, *, thread_id: str, name: str) -> int:
 def archive(context: click.Context, *, thread_id: str) -> int:
     """Take a thread out of the list; it can be brought back."""
 
-    async def work(threads: Any, found: Thread) -> int:
+    async def work(threads: ThreadCatalog, found: Thread) -> int:
         await threads.archive(found.id)
         say(f"Thread {short(found.id)} is archived. `rowcrew thread unarchive {short(found.id)}` undoes it.")
         return OK
@@ -115,7 +116,7 @@ def archive(context: click.Context, *, thread_id: str) -> int:
 def unarchive(context: click.Context, *, thread_id: str) -> int:
     """Bring an archived thread back."""
 
-    async def work(threads: Any, found: Thread) -> int:
+    async def work(threads: ThreadCatalog, found: Thread) -> int:
         await threads.unarchive(found.id)
         say(f"Thread {short(found.id)} is in the list again.")
         return OK
@@ -129,17 +130,19 @@ def unarchive(context: click.Context, *, thread_id: str) -> int:
 def delete(context: click.Context, *, thread_id: str) -> int:
     """Delete a thread with all that was said in it and its queued turns."""
 
-    async def work(threads: Any, found: Thread) -> int:
-        await threads.delete(found.id)
+    async def work(engine: Engine) -> int:
+        # It may have to be ended first, which is more than the catalog can.
+        found = (await engine.thread_catalog()).find(thread_id)
+        await (await engine.threads()).delete(found.id)
         say(f"Thread {short(found.id)} is deleted.")
         return OK
 
-    return _on_thread(context, thread_id, work)
+    return with_engine(context, work)
 
 
 def _on_thread(context: click.Context, prefix: str, work: Work) -> int:
     async def opened(engine: Engine) -> int:
-        threads = await engine.threads()
+        threads = await engine.thread_catalog()
         return await work(threads, threads.find(prefix))
 
     return with_engine(context, opened)

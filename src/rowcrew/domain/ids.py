@@ -3,8 +3,8 @@
 import random
 import uuid
 
-# Seeded by the system once: a system call for each of a row's several ids would give up the interpreter's lock
-# each time. An instance of its own, because a row's function may well seed the shared one.
+# Seeded by the system once: a system call for each of a row's several ids would give up the interpreter's
+# lock each time. An instance of its own, because a row's function may well seed the shared one.
 _source = random.Random()  # noqa: S311 - ids are names, no secrets
 
 
