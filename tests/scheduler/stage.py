@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from rowcrew.domain.job import Job, JobSettings, RetryPolicy
 from rowcrew.domain.prompt import Template
@@ -57,6 +58,7 @@ class ScriptedKind:
     script: Script
     on_start: Callable[[WorkOrder], Awaitable[None]] | None = None
     max_concurrency: int | None = None
+    starts_at_once: ClassVar[bool] = False
     log: list[str] = field(default_factory=list)
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 

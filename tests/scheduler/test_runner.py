@@ -15,6 +15,12 @@ from tests.store.job_store import JOB, claim_of
 BOUND = 20.0
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["claim then assign", "claim and assign"])
+def starts_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story holds for both sorts of worker kinds."""
+    monkeypatch.setattr(ScriptedKind, "starts_at_once", request.param)
+
+
 async def report_at_once(order: WorkOrder) -> Ended:
     await order.report({"v": order.item_id})
     return Ended()

@@ -57,6 +57,27 @@ async def test_a_claim_counts_no_attempt_and_an_assign_does(tmp_path: Path) -> N
         assert (item.attempt_count, item.assigned_thread_id) == (1, "t")
 
 
+async def test_a_claim_may_assign_at_once_and_then_counts_the_attempt(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await store.create(3)
+        epoch = await store.run_job()
+        taken = await store.items(lambda items: items.claim_assigned(JOB, limit=2, epoch=epoch, now=5))
+        assert [(item.item_id, item.attempt_count, attempt) for item, _, attempt in taken] == [
+            ("r0", 0, 1),
+            ("r1", 0, 1),
+        ]
+        shown = await store.items(lambda items: items.list_page(JOB, status=None, offset=0, limit=9))
+        threads = [thread_id for _, thread_id, _ in taken]
+        assert [(item.status, item.attempt_count, item.assigned_thread_id) for item in shown] == [
+            (JobItemStatus.RUNNING, 1, threads[0]),
+            (JobItemStatus.RUNNING, 1, threads[1]),
+            (JobItemStatus.PENDING, 0, None),
+        ]
+        assert await report(store, "r1", threads[1]) == "accepted"
+        lost = await store.items(lambda items: items.claim_assigned(JOB, limit=2, epoch=epoch - 1, now=5))
+        assert lost == []
+
+
 async def test_a_second_assign_is_refused(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await store.create(1)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterable
 
 from rowcrew.domain.attempt import Usage
-from rowcrew.domain.ids import new_id
 from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import PausedReason
 from rowcrew.domain.prompt import worker_prompt
@@ -44,10 +43,13 @@ class Attempts:
 
     # -- what the runner asks for -----------------------------------------------------------------------
 
-    def launch(self, item: JobItem) -> None:
-        """Begin an attempt at a claimed job item. Returns at once."""
+    def launch(self, item: JobItem, *, thread_id: str, attempt: int = 0) -> None:
+        """Begin an attempt at a claimed job item; `attempt` is its number where it is stored already.
+
+        Returns at once.
+        """
         deadline = self._run.clock.monotonic() + self._run.job.settings.max_runtime_seconds
-        slot = Slot(item, new_id(), deadline)
+        slot = Slot(item, thread_id, deadline, attempt=attempt)
         self._slots.hold(slot)
         slot.task = self._group.create_task(self._live(slot))
 
@@ -121,17 +123,7 @@ class Attempts:
         return slot.worker
 
     async def _assign(self, slot: Slot, worker: Worker) -> bool:
-        run = self._run
-        attempt = await run.database.write(
-            lambda connection: JobItemStore(connection).assign(
-                run.job.id,
-                slot.item.item_id,
-                thread_id=slot.thread_id,
-                process=worker.process,
-                epoch=run.epoch,
-                now=run.clock.now_ms(),
-            )
-        )
+        attempt = slot.attempt or await self._store_attempt(slot, worker)
         if attempt is None or self.winding_down or slot.settled:
             # The job item left `running` while its worker started, or the run is ending: no word was run.
             if attempt is not None and not slot.settled:
@@ -141,6 +133,19 @@ class Attempts:
             return False
         slot.attempt = attempt
         return True
+
+    async def _store_attempt(self, slot: Slot, worker: Worker) -> int | None:
+        run = self._run
+        return await run.database.write(
+            lambda connection: JobItemStore(connection).assign(
+                run.job.id,
+                slot.item.item_id,
+                thread_id=slot.thread_id,
+                process=worker.process,
+                epoch=run.epoch,
+                now=run.clock.now_ms(),
+            )
+        )
 
     async def _work(self, slot: Slot, worker: Worker) -> Ended:
         try:

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
+from rowcrew.domain.ids import new_id
+from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import PausedReason
 from rowcrew.domain.plan import (
     TICK,
@@ -160,20 +163,24 @@ class JobRunner:
 
     async def _launch(self, count: int, attempts: Attempts) -> None:
         run = self._run
-        items = await run.database.write(
-            lambda connection: JobItemStore(connection).claim(
-                run.job.id, limit=count, epoch=run.epoch, now=run.clock.now_ms()
-            )
-        )
-        for item in items:
-            attempts.launch(item)
-        if len(items) < count:
+        claimed = await run.database.write(partial(self._claim, count))
+        for item, thread_id, attempt in claimed:
+            attempts.launch(item, thread_id=thread_id, attempt=attempt)
+        if len(claimed) < count:
             now = run.clock.monotonic()
             ready_ms = run.database.peek(
                 lambda connection: JobItemStore(connection).next_ready_at(run.job.id)
             )
             due = LOOK_AGAIN if ready_ms is None else max(0.0, (ready_ms - run.clock.now_ms()) / 1000)
             run.ready_at = now + min(LOOK_AGAIN, due + 0.001)
+
+    def _claim(self, count: int, connection: Connection) -> list[tuple[JobItem, str, int]]:
+        """(job item, thread id, number of the attempt) for each that was claimed; 0 where none is stored."""
+        run, items = self._run, JobItemStore(connection)
+        job_id, epoch, now = run.job.id, run.epoch, run.clock.now_ms()
+        if run.kind.starts_at_once:
+            return items.claim_assigned(job_id, limit=count, epoch=epoch, now=now)
+        return [(item, new_id(), 0) for item in items.claim(job_id, limit=count, epoch=epoch, now=now)]
 
     async def _rescue(self) -> None:
         await rescue(self._run.database, self._run.clock, self._run.job, self._run.epoch)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import apsw
 
 from rowcrew.domain.attempt import Attempt, AttemptOutcome, Usage
+from rowcrew.domain.ids import new_id
 from rowcrew.domain.item import JobItem, JobItemSpec, JobItemStatus
 from rowcrew.domain.json_text import clean_text
 from rowcrew.errors import ErrorClass, LeaseLost, NotFound
@@ -155,6 +156,19 @@ class JobItemStore:
         )
         return sorted((item_of(row) for row in mappings(cursor)), key=lambda item: item.row_index)
 
+    def claim_assigned(
+        self, job_id: str, *, limit: int, epoch: int, now: int
+    ) -> list[tuple[JobItem, str, int]]:
+        """Claim, and assign each to a thread with a new id. (job item as claimed, thread id, attempt)."""
+        taken = []
+        # What was claimed shows that the lease holds.
+        for item in self.claim(job_id, limit=limit, epoch=epoch, now=now):
+            thread_id = new_id()
+            attempt = self._assign(job_id, item.item_id, thread_id=thread_id, process=None, now=now)
+            if attempt is not None:
+                taken.append((item, thread_id, attempt))
+        return taken
+
     def assign(
         self,
         job_id: str,
@@ -167,6 +181,11 @@ class JobItemStore:
     ) -> int | None:
         """Count and store the attempt. Its number, or None when the job item left `running` meanwhile."""
         self.fence(job_id, epoch)
+        return self._assign(job_id, item_id, thread_id=thread_id, process=process, now=now)
+
+    def _assign(
+        self, job_id: str, item_id: str, *, thread_id: str, process: ProcessIdentity | None, now: int
+    ) -> int | None:
         row = self._connection.execute(
             queries.assign, {"job_id": job_id, "item_id": item_id, "thread_id": thread_id, "now": now}
         ).fetchone()

@@ -138,6 +138,11 @@ class AgentKind:
         limits = [self._client.max_concurrency, self._control.registry.max_threads]
         return min((limit for limit in limits if limit is not None), default=None)
 
+    @property
+    def starts_at_once(self) -> bool:
+        # Where agent slots are counted there may be none, and then no attempt was made.
+        return self._control.registry.max_threads is None
+
     async def start(self, order: WorkOrder) -> Worker:
         report = ReportTool(order)
         spec = AgentSpec(

@@ -129,6 +129,10 @@ class CommandKind:
     def max_concurrency(self) -> int | None:
         return self._room
 
+    @property
+    def starts_at_once(self) -> bool:
+        return False
+
     async def start(self, order: WorkOrder) -> Worker:
         stdout, stderr = Output(STDOUT_LIMIT), Output(STDERR_LIMIT, keep_tail=True)
         try:

@@ -97,6 +97,14 @@ class WorkerKind(Protocol):
         """What the kind can do at once; None is as many as asked."""
         ...
 
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether `start` waits for nothing, makes no process and always has room.
+
+        Then the scheduler stores the attempt with the claim, in one transaction, and starts the worker after.
+        """
+        ...
+
     async def start(self, order: WorkOrder) -> Worker:
         """Raises LimitReached when no agent slot is free; any other error is a failed start."""
         ...

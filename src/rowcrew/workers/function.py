@@ -137,6 +137,10 @@ class FunctionKind:
     def max_concurrency(self) -> int | None:
         return None
 
+    @property
+    def starts_at_once(self) -> bool:
+        return True
+
     async def start(self, order: WorkOrder) -> Worker:
         return FunctionWorker(self, order)
 

@@ -69,6 +69,10 @@ class OneshotKind:
     def max_concurrency(self) -> int | None:
         return self._client.max_concurrency
 
+    @property
+    def starts_at_once(self) -> bool:
+        return True
+
     async def start(self, order: WorkOrder) -> "OneshotWorker":
         return OneshotWorker(order, self._client, request_timeout=self._request_timeout)
 
