@@ -198,6 +198,19 @@ def test_retry_runs_the_failed_rows_or_only_some(desk: Desk) -> None:
     assert (some.code, some.err.splitlines()[0]) == (0, f"Job {short(job_id)}: 1 row will run again.")
 
 
+def test_retry_without_a_failed_row_tells_how_the_job_stands(desk: Desk) -> None:
+    desk.run(function="stop")
+    name = short(only_job(desk)["job_id"])
+    called = desk.rowcrew("retry", name)
+    assert called.code == 75
+    assert called.err.splitlines() == [
+        f"Job {name} has no such failed row to run again.",
+        f"Job {name} cancelled: 1 of 3 rows completed, 0 failed, 2 left. Cancelled by worker request.",
+        f"Output: {desk.folder / 'out.csv'}",
+        f"Go on with: rowcrew resume {name}",
+    ]
+
+
 def test_retry_of_an_unknown_row_is_refused(desk: Desk) -> None:
     desk.run()
     called = desk.rowcrew("retry", only_job(desk)["job_id"], "--item", "zz")

@@ -15,7 +15,7 @@ from rowcrew.cli.running import (
     Progress,
     audience_of,
     progress_option,
-    tell_nothing_left,
+    tell_nothing_to_do,
     work_on,
 )
 from rowcrew.cli.session import Verb, json_option
@@ -106,7 +106,7 @@ def resume(
         except Conflict as conflict:
             if conflict.state != "nothing_left":
                 raise
-            return await tell_nothing_left(engine, found.id, audience)
+            return await tell_nothing_to_do(engine, found.id, audience, "row left to run")
 
     return run_here(context, work)
 
@@ -153,8 +153,7 @@ def retry(
         interrupts.created(found.id)
         moved = await engine.jobs.retry_failed(found.id, items)
         if not moved:
-            say(f"Job {short(found.id)} has no such failed row to run again.")
-            return await tell_nothing_left(engine, found.id, audience)
+            return await tell_nothing_to_do(engine, found.id, audience, "such failed row to run again")
         say(f"Job {short(found.id)}: {rows(moved)} will run again.")
         try:
             return await work_on(engine, found, audience, interrupts, max_concurrency=max_concurrency)

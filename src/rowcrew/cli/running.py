@@ -90,13 +90,17 @@ async def tell_end(engine: Engine, job_id: str, audience: Audience) -> int:
     return code_of_job(result.status, result.failed_items)
 
 
-async def tell_nothing_left(engine: Engine, job_id: str, audience: Audience) -> int:
-    """A job that has no row to run: its end is told again. Not an error, so that scripts may ask twice."""
-    say(f"Job {short(job_id)} has no row left to run.")
+async def tell_nothing_to_do(engine: Engine, job_id: str, audience: Audience, why: str) -> int:
+    """A job that is asked to run where there is nothing to run: how it stands is told again.
+
+    Not an error, so that scripts may ask twice.
+    """
+    say(f"Job {short(job_id)} has no {why}.")
     code = await tell_end(engine, job_id, audience)
-    if code == ERROR:
+    counts = (await engine.jobs.view(job_id)).job.counts
+    if code == ERROR or counts.pending or counts.running:
         return code
-    return SOME_FAILED if (await engine.jobs.view(job_id)).job.counts.failed else OK
+    return SOME_FAILED if counts.failed else OK
 
 
 def _end_line(view: JobView) -> str:
