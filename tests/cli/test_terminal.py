@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,24 @@ def test_standard_error_may_be_gone_too() -> None:
 
 def test_closed_streams_are_no_error() -> None:
     assert run("say('x')\nshow('y')", ">&- 2>&-").returncode == 0
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_run_whose_streams_are_closed_is_a_run(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    command = f"""exec "$0" -m rowcrew run in.csv -i x --worker 'command:echo {{}}' -o out.csv {closed}"""
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text().count("completed,1,,{}") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_help_that_cannot_be_written_is_no_fault_of_ours() -> None:
+    command = 'exec "$0" -m rowcrew --help >/dev/full'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: [Errno 28] No space left on device")
 
 
 PRINTS_EVERYWHERE = """

@@ -12,7 +12,7 @@ import click
 
 from rowcrew.cli import exits
 from rowcrew.cli.session import Session, shared_options
-from rowcrew.cli.terminal import say
+from rowcrew.cli.terminal import open_closed_streams, say
 from rowcrew.errors import RowcrewError
 
 
@@ -115,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line. The exit code; never an exception, never a traceback that was not asked for."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
+    open_closed_streams()
     try:
         code = program.main(given or ["--help"], prog_name="rowcrew", standalone_mode=False, obj=session)
         return code if isinstance(code, int) else exits.OK
@@ -125,6 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("Interrupted. `rowcrew status` shows where the jobs stand.")
         return exits.SIGNALLED + 2
+    except OSError as error:
+        # Such as a help text that cannot be written: the system's fault, in the system's words.
+        return _end(str(error), exits.Ending(exits.ERROR, exits.DOCTOR), session)
     except Exception as error:
         # The last line before the user, who must not see a traceback.
         return _end_unexpected(error, session)

@@ -21,6 +21,22 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 _claimed: IO[Any] | None = None
 
 
+def open_closed_streams() -> None:
+    """Let descriptors 0, 1 and 2 be something (nothing, where they were closed), before anything is opened.
+
+    Else the next file or pipe gets such a number: a database, which a print would write into; and the fast
+    event loop ends the whole process over it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+
+
 def say(text: str) -> None:
     """A line for people, on standard error."""
     try:
