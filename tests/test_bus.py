@@ -64,6 +64,18 @@ async def test_final_facts_are_never_lost_however_slow_the_reader() -> None:
     assert [fact for fact in await read_all(bus, reader) if isinstance(fact, TurnEnded)] == finals
 
 
+async def test_deltas_make_way_one_for_each_final_fact_until_there_are_none_left() -> None:
+    bus = Bus()
+    reader = bus.subscribe(capacity=3)
+    for fact in (delta("a"), ended("1"), delta("b")):
+        bus.publish(fact)
+    assert reader.take() == delta("a")
+    for number in range(2, 6):
+        bus.publish(ended(str(number)))
+    assert reader.dropped == 1
+    assert await read_all(bus, reader) == [ended(str(number)) for number in range(1, 6)]
+
+
 async def test_a_reader_that_waits_is_woken_and_a_closed_one_ends() -> None:
     bus = Bus()
     with bus.subscribe() as reader:

@@ -25,6 +25,8 @@ class Subscription:
         self._accepts = accepts
         self._capacity = capacity
         self._waiting: deque[Fact] = deque()
+        # Where there are none, nobody looks for one: a buffer of a slow reader may have grown long.
+        self._droppable = 0
         self._arrived = asyncio.Event()
         self._closed = False
         self.dropped = 0
@@ -38,21 +40,27 @@ class Subscription:
             if fact.droppable:
                 return
         self._waiting.append(fact)
+        self._droppable += fact.droppable
         self._arrived.set()
 
     def _make_room(self, fact: Fact) -> int:
         """Drop one droppable fact: the new one itself, or the oldest waiting. How many were dropped."""
         if fact.droppable:
             return 1
-        for waiting in self._waiting:
-            if waiting.droppable:
-                self._waiting.remove(waiting)
-                return 1
-        return 0
+        if not self._droppable:
+            return 0
+        place = next(place for place, waiting in enumerate(self._waiting) if waiting.droppable)
+        del self._waiting[place]
+        self._droppable -= 1
+        return 1
 
     def take(self) -> Fact | None:
         """The next fact at hand, without waiting."""
-        return self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            return None
+        fact = self._waiting.popleft()
+        self._droppable -= fact.droppable
+        return fact
 
     def close(self) -> None:
         """Take nothing more in; what is waiting can still be read."""

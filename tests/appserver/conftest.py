@@ -76,9 +76,11 @@ class Client:
         """The first message of that kind, from the given place on; waits for it, bounded."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                for message in self.told[start:]:
-                    if wanted(message):
+                # Each message is looked at once, however many come.
+                while start < len(self.told):
+                    if wanted(message := self.told[start]):
                         return message
+                    start += 1
                 self.changed.clear()
                 await self.changed.wait()
 

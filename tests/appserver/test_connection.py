@@ -68,7 +68,9 @@ async def test_a_line_of_one_mebibyte_is_read_and_one_of_ten_refused(desk: Desk)
     thread_id = await desk.thread(client)
     text = "x" * (1024 * 1024)
     turn = await client.say(thread_id, text)
+    assert turn["status"] == "completed"
     assert turn["items"][0]["content"][0]["text"] == text
+    assert desk.models.requests[0].last_user_text == text
     error = await error_after(client, b'{"id":1,"method":"' + b"x" * (10 * 1024 * 1024) + b'"}')
     assert error == {"code": -32600, "message": "a message may have at most 4194304 bytes"}
     assert (await client.call("thread/loaded/list"))["data"] == [thread_id]

@@ -10,16 +10,16 @@ from tests.appserver.conftest import Client, Desk, Failure
 
 _NUMBERS = itertools.count()
 WORKER = """
-import pathlib, time
+import asyncio, pathlib
 
 def greet(row):
     if row["name"] == "Grace":
         raise ValueError("no Grace")
     return {"greeting": "Hello " + row["name"]}
 
-def wait(row):
+async def wait(row):
     while not pathlib.Path("go").exists():
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
     return {}
 """
 
