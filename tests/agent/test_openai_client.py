@@ -1,12 +1,17 @@
 """Our client beside the library's own: the same requests on the wire, and the same answers back."""
 
+import dataclasses
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import openai
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -51,6 +56,7 @@ OUTPUT = ModelRequestParameters(
 )
 SETTINGS = ModelSettings(temperature=0.0, max_tokens=7, seed=3, extra_body={"top_k": 4}, timeout=9.0)
 REPLY = Reply(text="an apple", calls=[CallTool("look", {"at": 1}, id="c2")], reasoning_tokens=2)
+NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 # What the library measures of itself is no part of a request.
 OF_THE_MOMENT = ("host", "x-stainless-read-timeout")
 
@@ -99,6 +105,71 @@ async def test_a_request_and_its_answer_are_the_librarys(
             said = [(answer.parts, answer.usage, answer.finish_reason) for answer in answers]
             seen.append(([on_the_wire(received) for received in server.requests], said))
     assert seen[0][0][0][0]["model"] == "m"
+    assert seen[1] == seen[0]
+
+
+def completion(**changes: Any) -> dict[str, Any]:
+    whole = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "m",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "an apple"}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+    }
+    return {**whole, **changes}
+
+
+def saying(finish_reason: str | None = "stop", **message: Any) -> dict[str, Any]:
+    said = {"index": 0, "message": {"role": "assistant", "content": None, **message}}
+    return completion(choices=[{**said, "finish_reason": finish_reason}])
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}}
+ANSWERS: dict[str, Any] = {
+    "as the interface says": completion(service_tier="default", system_fingerprint="f"),
+    "with a call": saying("tool_calls", tool_calls=[CALL]),
+    "with a refusal": saying(refusal="no"),
+    "with thoughts": saying(content="so", reasoning_content="Hm."),
+    "with more of its own": completion(timings={"ms": 1.5}, x=None),
+    "with a service tier of its own": completion(service_tier="standard"),
+    "with parts for its text": saying(
+        content=[{"type": "text", "text": "an"}, {"type": "text", "text": " apple"}]
+    ),
+    "without a time": completion(created=None),
+    "without a reason to end": saying(None, content="so"),
+    "without usage": completion(usage=None),
+    "without an id": {name: value for name, value in completion().items() if name != "id"},
+    "with a number as text": completion(created="1700000000"),
+    "with a call of no kind": saying("tool_calls", tool_calls=[{**CALL, "type": "other"}]),
+    "without choices": completion(choices=[]),
+    "an error that is none": {"error": {"message": "no"}},
+    "no object": [1],
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS.keys())
+async def test_whatever_a_server_answers_is_taken_as_the_library_takes_it(answer: Any) -> None:
+    async def serve(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    seen: list[object] = []
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", serve)
+    async with TestServer(app) as server:
+        for client_at, models in SIDES:
+            async with client_at(str(server.make_url("/v1"))) as client:
+                model = models["chat"](OpenAIProvider(openai_client=client))
+                try:
+                    response = await model_request(model, TALK)
+                except (AgentRunError, LookupError) as error:
+                    seen.append((type(error), str(error)))
+                else:
+                    # The time of the answer is the one thing that is ours.
+                    seen.append(dataclasses.replace(response, timestamp=NO_TIME))
     assert seen[1] == seen[0]
 
 

@@ -6,8 +6,11 @@ through their schemas takes about as long as sending the request.
 
 from typing import Any
 
+from openai.types.chat import ChatCompletion
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+
+from rowcrew.agent.openai_client import CheckedCompletion
 
 # Jobs with different schemas may share a model; few do at a time.
 _REMEMBERED = 16
@@ -35,6 +38,9 @@ class AdaptingOnce(Model[Any]):
 
 class ChatModel(AdaptingOnce, OpenAIChatModel):
     """OpenAI's older interface, which most other servers speak."""
+
+    def _validate_completion(self, response: ChatCompletion) -> Any:
+        return response if isinstance(response, CheckedCompletion) else super()._validate_completion(response)
 
 
 class ResponsesModel(AdaptingOnce, OpenAIResponsesModel):

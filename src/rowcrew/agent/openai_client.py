@@ -16,6 +16,7 @@ from openai.resources.chat import AsyncChat, AsyncCompletions
 from openai.resources.responses import AsyncResponses
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import ValidationError
 
 from rowcrew.agent.turnstile import Turnstile
 from rowcrew.domain.ids import new_id
@@ -61,12 +62,39 @@ class PlainClient(openai.AsyncOpenAI):
     turnstile: Turnstile
 
     @cached_property
+    def _urls(self) -> dict[str, httpx2.URL]:
+        """Each address is put together once, not with every request."""
+        return {}
+
+    @cached_property
     def chat(self) -> AsyncChat:
         return _Chat(self)
 
     @cached_property
     def responses(self) -> AsyncResponses:
         return _Responses(self)
+
+    def _prepare_url(self, url: str) -> httpx2.URL:
+        known = self._urls.get(url)
+        if known is None:
+            known = self._urls[url] = super()._prepare_url(url)
+        return known
+
+
+class CheckedCompletion(ChatCompletion):
+    """An answer that is wholly as the interface says.
+
+    The library builds answers unchecked and slowly, and pydantic-ai takes them apart again to check them.
+    """
+
+    @classmethod
+    def build(cls, *, response: httpx2.Response, data: object) -> object:
+        """For the library, with the JSON of an answer. One that is not as it should be is built as always."""
+        del response
+        try:
+            return cls.model_validate(data)
+        except ValidationError:
+            return ChatCompletion.construct(**data) if isinstance(data, dict) else data
 
 
 class _Chat(AsyncChat):
@@ -81,7 +109,7 @@ class _Completions(AsyncCompletions):
             self._client,
             "/chat/completions",
             given,
-            answer=ChatCompletion,
+            answer=CheckedCompletion,
             stream_cls=openai.AsyncStream[ChatCompletionChunk],
         )
 
