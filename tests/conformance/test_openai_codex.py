@@ -1,7 +1,7 @@
 """The official Python SDK of Codex drives rowcrew, unchanged: it is pointed at our command and nothing more.
 
-The SDK is installed without the binary that it depends on. Where it is not installed, pip fetches it into a
-cache of pytest's, without its dependencies; where that cannot be done, these tests are skipped and say why.
+The SDK is installed without the binary that it depends on. Where it is not installed, pip fetches it once,
+without its dependencies, into a cache folder; where that cannot be done, these tests are skipped and say why.
 """
 
 import asyncio
@@ -10,10 +10,11 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,32 +23,39 @@ import pytest
 
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
 
-SDK = "openai-codex==0.163.0"
+VERSION = "0.163.0"
 NEEDS = ["packaging"]
+INSTALL_SECONDS = 120
 
 
 @pytest.fixture(scope="session")
-def sdk(request: pytest.FixtureRequest) -> ModuleType:
+def sdk() -> ModuleType:
     if importlib.util.find_spec("openai_codex") is None:
-        assert request.config.cache is not None
-        folder = Path(str(request.config.cache.mkdir("openai-codex")))
-        if not (folder / "openai_codex").is_dir():
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-deps",
-                "--target",
-                str(folder),
-            ]
-            done = subprocess.run([*command, SDK, *NEEDS], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                pytest.skip(f"{SDK} is not installed and cannot be fetched: {done.stderr.strip()[-200:]}")
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "rowcrew-tests" / f"openai-codex-{VERSION}"
+        if not folder.is_dir():
+            fetch(folder)
         sys.path.append(str(folder))
         importlib.invalidate_caches()
     return importlib.import_module("openai_codex")
+
+
+def fetch(folder: Path) -> None:
+    """Fill the folder whole or not at all: several test processes may come at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
+        flags = ["--quiet", "--no-deps", "--target", f"{beside}/sdk"]
+        command = [sys.executable, "-m", "pip", "install", *flags, f"openai-codex=={VERSION}", *NEEDS]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"pip did not fetch openai-codex within {INSTALL_SECONDS} s")
+        if done.returncode != 0:
+            pytest.skip(f"openai-codex cannot be fetched: {done.stderr.strip()[-200:]}")
+        with suppress(OSError):  # another process was first
+            Path(beside, "sdk").rename(folder)
 
 
 class Models:
