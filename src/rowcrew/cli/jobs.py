@@ -1,5 +1,6 @@
 """list, status, pause, cancel, export, rm: look at jobs and steer them from outside. It runs none."""
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Literal
 
 import click
 
-from rowcrew.cli.exits import OK
+from rowcrew.cli.exits import ERROR, OK
 from rowcrew.cli.interrupts import interruptible
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.render import job_table, job_text, next_steps, rows, tally
@@ -159,6 +160,18 @@ def export(
     return with_engine(context, watched)
 
 
+async def _confirmed(question: str) -> bool:
+    """Ask on the terminal. The event loop waits for the answer, so that Ctrl-C is heard."""
+    click.echo(f"{question} [y/N]: ", err=True, nl=False)
+    loop, answered = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, answered.set)
+    try:
+        await answered.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 @click.command("rm", cls=Verb)
 @click.argument("job")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -170,10 +183,10 @@ def remove(context: click.Context, *, job: str, yes: bool, as_json: bool) -> int
     async def work(engine: Engine) -> int:
         found = await engine.jobs.find(job)
         name = f"job {short(found.id)} ({printable(found.name)}) with {rows(found.counts.total)}"
-        if not yes and sys.stdin is not None and sys.stdin.isatty() and not as_json:
-            click.confirm(
-                f"Delete {name}, {found.counts.completed:,} of them completed?", abort=True, err=True
-            )
+        asks = not yes and sys.stdin is not None and sys.stdin.isatty() and not as_json
+        if asks and not await _confirmed(f"Delete {name}, {found.counts.completed:,} of them completed?"):
+            say("Nothing was deleted. Without being asked: rowcrew rm --yes JOB")
+            return ERROR
         await engine.remove_job(found.id)
         say(f"Deleted {name}. Its output file, if it has one, stays.")
         if as_json:
