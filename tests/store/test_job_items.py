@@ -46,6 +46,19 @@ async def test_a_claim_takes_the_lowest_rows_and_hides_them(tmp_path: Path) -> N
         assert await claim(store, epoch, 9) == []
 
 
+async def test_a_row_waits_for_its_time_but_not_for_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await store.create(1)
+        epoch = await store.run_job()
+        await claim(store, epoch)
+        await assign(store, epoch)
+        await store.items(
+            lambda items: items.retry(JOB, "r0", thread_id="t", end=END, not_before=90, epoch=epoch, now=50)
+        )
+        assert await claim(store, epoch, now=89) == []
+        assert await claim(store, epoch, now=40) == ["r0"]
+
+
 async def test_a_claim_counts_no_attempt_and_an_assign_does(tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await store.create(1)

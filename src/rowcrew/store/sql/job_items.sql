@@ -23,10 +23,11 @@ RETURNING attempt_count
 
 -- name: claim
 -- The runner. Guard: pending, its time has come, the job runs under this lease. Lowest row first.
+-- A row that was last written in the future has met a clock that was set back: its wait would last as long.
 UPDATE agent_job_items SET status = 'running', updated_at_ms = :now
 WHERE rowid IN (
   SELECT rowid FROM agent_job_items
-  WHERE job_id = :job_id AND status = 'pending' AND not_before_at_ms <= :now
+  WHERE job_id = :job_id AND status = 'pending' AND (not_before_at_ms <= :now OR updated_at_ms > :now)
   ORDER BY row_index LIMIT :limit)
 AND EXISTS (SELECT 1 FROM agent_jobs WHERE id = :job_id AND status = 'running' AND lease_epoch = :epoch)
 RETURNING *
