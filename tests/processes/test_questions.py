@@ -43,7 +43,10 @@ def answered(folder: Path, answer: Callable[["subprocess.Popen[bytes]", int], No
 
 
 def typed(keys: bytes) -> Callable[["subprocess.Popen[bytes]", int], None]:
-    return lambda _, terminal: os.write(terminal, keys) and None
+    def answer(_: "subprocess.Popen[bytes]", terminal: int) -> None:
+        os.write(terminal, keys)
+
+    return answer
 
 
 def test_yes_deletes(tmp_path: Path) -> None:
