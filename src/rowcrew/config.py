@@ -43,11 +43,15 @@ def _no_names() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Limits on agents. `max_threads` is how many may live at once in one process; None is no limit."""
+    """Limits on agents. `max_threads` is how many may live at once in one process; None is no limit.
+
+    `max_turn_requests` is how often a model is asked in one turn, before that is taken for going in circles.
+    """
 
     max_threads: int | None = None
     max_depth: int = 1
     job_max_runtime_seconds: float | None = None
+    max_turn_requests: int = 500
 
 
 def _default_home() -> Path:

@@ -194,6 +194,7 @@ class Engine:
                     self.clock,
                     max_threads=self.settings.agents.max_threads,
                     max_depth=self.settings.agents.max_depth,
+                    max_turn_requests=self.settings.agents.max_turn_requests,
                 )
                 self._agents = await runtime.open()
             return self._agents

@@ -95,6 +95,7 @@ KINDS: Mapping[SettingPath, Kind] = {
     ("prices", "*", "output"): _DOLLARS,
     ("agents", "max_threads"): _whole(1),
     ("agents", "max_depth"): _whole(0),
+    ("agents", "max_turn_requests"): _whole(1),
     ("agents", "job_max_runtime_seconds"): Kind("a number of seconds above 0", _seconds),
     ("sandbox_mode",): _one_of(SANDBOX_MODES),
     ("features", "*"): Kind("true or false", _flag),

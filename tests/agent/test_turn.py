@@ -253,6 +253,36 @@ async def test_a_tool_can_end_the_turn_and_the_model_is_not_asked_again(model: A
     assert stage.items()[1:] == [(CALL, COMPLETED, "accepted")]
 
 
+async def test_a_model_that_never_comes_to_an_end_is_asked_only_so_often(model: Any, say: Any) -> None:
+    talking = model([say.call(("nope", {}))] * 4)
+    stage = Stage(talking, max_requests=3)
+    ended = await stage.turn.run("go")
+    said = "the model was asked 3 times in one turn and came to no end (agents.max_turn_requests)"
+    assert (ended.status, ended.failure) == (TurnStatus.FAILED, TurnFailure(said, ErrorClass.NO_REPORT))
+    assert (len(talking.asked), len(stage.items())) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("reason", "failure"),
+    [
+        ("length", TurnFailure("the model's answer was cut off at its token limit", ErrorClass.NO_REPORT)),
+        (
+            "content_filter",
+            TurnFailure("the provider withheld the model's answer (content filter)", ErrorClass.REFUSED),
+        ),
+    ],
+)
+async def test_half_an_answer_is_none_but_its_calls_are_answered(
+    model: Any, say: Any, reason: Any, failure: TurnFailure
+) -> None:
+    half, cut = say.call(("a", {})), say.text("I am about to")
+    half.finish_reason = cut.finish_reason = reason
+    stage = Stage(model([half, cut]), tool("a", done))
+    ended = await stage.turn.run("go")
+    assert (ended.status, ended.failure) == (TurnStatus.FAILED, failure)
+    assert stage.items()[1:] == [(CALL, COMPLETED, "done"), (AGENT, COMPLETED, "I am about to")]
+
+
 async def test_what_is_said_during_a_turn_is_heard_before_the_model_is_asked_next(
     model: Any, say: Any, gate: Any
 ) -> None:

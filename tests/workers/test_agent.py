@@ -13,11 +13,14 @@ from rowcrew.agent.control import AgentControl
 from rowcrew.agent.models import ModelChoice
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.domain.attempt import Usage
+from rowcrew.domain.events import TurnEnded
 from rowcrew.domain.job import JobSettings
 from rowcrew.domain.json_text import compact
+from rowcrew.domain.lifecycle import TurnStatus
 from rowcrew.errors import ErrorClass, InvalidRequest, LimitReached
 from rowcrew.testing import (
     CallTool,
+    EventLog,
     Failure,
     ModelServer,
     RecordingReporter,
@@ -186,6 +189,23 @@ async def test_a_worker_ended_before_it_worked_does_nothing(tmp_path: Path) -> N
         await worker.end(0)
         assert await worker.work() == Ended()
         assert server.arrived == 0
+
+
+async def test_a_worker_ended_while_it_hears_that_it_is_done_has_completed_its_turn(tmp_path: Path) -> None:
+    ending: list[asyncio.Task[None]] = []
+
+    async def take(result: object, *, stop: bool = False, usage: Usage | None = None) -> Verdict:
+        # What a runner does whose last row this was: it sees the stored report before the worker does.
+        ending.append(asyncio.create_task(worker.end(5.0)))
+        await asyncio.sleep(0)
+        return Verdict(accepted=True)
+
+    async with crew([report({})], tmp_path) as (kind, _, control):
+        log = EventLog(control.bus)
+        worker = await kind.start(make_order(report=take))
+        assert await worker.work() == Ended()
+        await asyncio.gather(*ending)
+    assert [fact.status for fact in log.of(TurnEnded)] == [TurnStatus.COMPLETED]
 
 
 async def test_cancelled_work_ends_its_agent(tmp_path: Path) -> None:

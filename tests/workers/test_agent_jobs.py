@@ -41,11 +41,12 @@ async def run_job(
     *,
     model: str = "openai-chat:m",
     schema: dict[str, Any] = SCHEMA,
+    config: dict[str, str] | None = None,
 ) -> tuple[JobResult, list[tuple[Any, ...]], int]:
     """The result, each item as (id, status, attempts, result, error), and the model requests paid for."""
     table = folder / "in.csv"
     table.write_text("name\n" + "".join(f"n{number}\n" for number in range(rows)), encoding="utf-8")
-    settings = Settings.load({"home": str(folder / "home")}, environment={}, folder=folder)
+    settings = Settings.load(config or {}, folder=folder)
     job = JobSettings(
         worker="agent",
         model=model,
@@ -133,3 +134,11 @@ async def test_a_result_comes_out_of_the_table_as_it_was_written(tmp_path: Path)
 def rows_of(done: JobResult) -> list[dict[str, str]]:
     with Path(done.output_csv_path).open(encoding="utf-8", newline="") as table:
         return [*csv.DictReader(table)]
+
+
+async def test_a_row_whose_agent_goes_in_circles_ends_in_good_time(tmp_path: Path) -> None:
+    async with ModelServer(Reply(calls=[CallTool("nope")])) as server:
+        _, items, requests = await run_job(server, tmp_path, 1, config={"agents.max_turn_requests": "4"})
+    [(_, status, attempts, _, error)] = items
+    said = "the model was asked 4 times in one turn and came to no end (agents.max_turn_requests)"
+    assert (status, attempts, error, requests) == (JobItemStatus.FAILED, 1, said, 4)

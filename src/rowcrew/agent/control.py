@@ -14,6 +14,7 @@ from rowcrew.agent.journal import Journal, NoJournal
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.agent.status import StatusCell, StatusWatch
 from rowcrew.agent.thread import AgentSpec, AgentThread, SentTurn
+from rowcrew.agent.turn import MAX_TURN_REQUESTS
 from rowcrew.bus import Bus
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.domain.events import AgentState, AgentStatus, ThreadClosed, ThreadStarted
@@ -49,11 +50,13 @@ class AgentControl:
         bus: Bus | None = None,
         journal: Journal | None = None,
         clock: Clock | None = None,
+        max_turn_requests: int = MAX_TURN_REQUESTS,
     ) -> None:
         self.registry = registry or AgentRegistry()
         self.bus = bus or Bus()
         self._journal = journal or NoJournal()
         self._clock = clock or SystemClock()
+        self._max_turn_requests = max_turn_requests
         self._threads: dict[str, AgentThread] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._closing = False
@@ -84,7 +87,12 @@ class AgentControl:
             raise Conflict("agents are being shut down", state=AgentState.SHUTDOWN)
         with self.registry.reserve(parent_id=parent_id, takes_slot=takes_slot) as reservation:
             thread = AgentThread(
-                thread_id or new_id(), spec, bus=self.bus, journal=self._journal, clock=self._clock
+                thread_id or new_id(),
+                spec,
+                bus=self.bus,
+                journal=self._journal,
+                clock=self._clock,
+                max_turn_requests=self._max_turn_requests,
             )
             reservation.commit(thread.id)
             self._threads[thread.id] = thread

@@ -12,6 +12,7 @@ from rowcrew.agent.ledger import ThreadLedger
 from rowcrew.agent.models import ModelChoice, ModelClient
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.agent.settling import settle_history, settle_rows
+from rowcrew.agent.turn import MAX_TURN_REQUESTS
 from rowcrew.bus import Bus
 from rowcrew.clock import Clock
 from rowcrew.processes import ProcessIdentity, identify, is_alive
@@ -29,6 +30,7 @@ class AgentRuntime:
         *,
         max_threads: int | None = None,
         max_depth: int = 1,
+        max_turn_requests: int = MAX_TURN_REQUESTS,
     ) -> None:
         self.state = state
         self.history = history
@@ -41,6 +43,7 @@ class AgentRuntime:
             bus=self.bus,
             journal=DurableJournal(history, owner=self.owner),
             clock=clock,
+            max_turn_requests=max_turn_requests,
         )
         self._clients: dict[ModelChoice, ModelClient] = {}
         self._opening = asyncio.Lock()

@@ -15,7 +15,7 @@ from rowcrew.agent.journal import Journal
 from rowcrew.agent.record import TurnRecord
 from rowcrew.agent.status import StatusCell, StatusWatch
 from rowcrew.agent.tools import ToolRegistry
-from rowcrew.agent.turn import Turn
+from rowcrew.agent.turn import MAX_TURN_REQUESTS, Turn
 from rowcrew.bus import Bus
 from rowcrew.clock import Clock
 from rowcrew.domain.attempt import Usage
@@ -60,8 +60,18 @@ class SentTurn:
 class AgentThread:
     """A conversation with an agent that is alive as long as `run` has not returned."""
 
-    def __init__(self, thread_id: str, spec: AgentSpec, *, bus: Bus, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        spec: AgentSpec,
+        *,
+        bus: Bus,
+        journal: Journal,
+        clock: Clock,
+        max_turn_requests: int = MAX_TURN_REQUESTS,
+    ) -> None:
         self.id = thread_id
+        self._max_turn_requests = max_turn_requests
         self._spec = spec
         self._bus = bus
         self._journal = journal
@@ -177,6 +187,7 @@ class AgentThread:
             output_schema=sent.output_schema,
             request_timeout=self._spec.request_timeout,
             saves_early=self._spec.saves_early,
+            max_requests=self._max_turn_requests,
         )
         if sent.turn_id in self._unwanted:
             self._unwanted.discard(sent.turn_id)

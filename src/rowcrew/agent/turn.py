@@ -14,8 +14,13 @@ from rowcrew.agent.record import TurnRecord, failure_of
 from rowcrew.agent.tools import BrokenTool, ToolCall, ToolRegistry, ToolResult
 from rowcrew.domain.events import TurnEnded, TurnFailure, TurnItemKind, TurnItemStatus
 from rowcrew.domain.lifecycle import TurnStatus
+from rowcrew.errors import ErrorClass
 
 SHORTEST_SHOWN_SECONDS = 0.1
+# Far beyond what work needs, and soon enough for a model that goes round in circles.
+MAX_TURN_REQUESTS = 500
+CUT = "the model's answer was cut off at its token limit"
+WITHHELD = "the provider withheld the model's answer (content filter)"
 NOT_RUN = "not run: the turn ended before"
 
 
@@ -67,6 +72,7 @@ class Turn:
         output_schema: dict[str, Any] | None = None,
         request_timeout: float | None = None,
         saves_early: bool = True,
+        max_requests: int = MAX_TURN_REQUESTS,
     ) -> None:
         self.id = record.turn_id
         self._record = record
@@ -77,6 +83,7 @@ class Turn:
         self._output_schema = output_schema
         self._request_timeout = request_timeout
         self._saves_early = saves_early
+        self._max_requests = max_requests
         self._steering: deque[str] = deque()
         self._interruption = Interruption()
 
@@ -105,11 +112,18 @@ class Turn:
         return ended
 
     async def _steps(self) -> Outcome:
-        while True:
+        for _ in range(self._max_requests):
             outcome = await self._step()
             if not isinstance(outcome, Again):
                 return outcome
             await self._record.save()
+        return Failed(
+            TurnFailure(
+                f"the model was asked {self._max_requests} times in one turn and came to no end"
+                " (agents.max_turn_requests)",
+                ErrorClass.NO_REPORT,
+            )
+        )
 
     async def _save_early(self) -> None:
         if self._saves_early:
@@ -118,9 +132,11 @@ class Turn:
     async def _step(self) -> Outcome:
         self._hear_steering()
         try:
-            calls = await self._ask()
+            calls, failure = await self._ask()
         except TurnInterrupted:
             return Interrupted()
+        if failure is not None:
+            return Failed(failure)
         if calls:
             # A call may take hours, and what it does may outlive this process.
             await self._save_early()
@@ -135,8 +151,8 @@ class Turn:
         while self._steering:
             self._hear(self._steering.popleft())
 
-    async def _ask(self) -> list[ToolCall]:
-        """One model request. Returns the calls that the answer asks for."""
+    async def _ask(self) -> tuple[list[ToolCall], TurnFailure | None]:
+        """One model request. Returns the calls that the answer asks for, and why it is no whole answer."""
         [asked] = await self._interruption.during(
             self._model.ask(
                 list(self._conversation.messages),
@@ -153,7 +169,8 @@ class Turn:
         said = take_apart(answer.response, thread_id=self._record.thread_id)
         for kind, text in said.texts:
             self._record.add_text(kind, text)
-        return said.calls
+        # Calls of an answer that was cut off are answered: the model can make the broken one again.
+        return said.calls, None if said.calls else _cut_off(answer.response.finish_reason)
 
     async def _act(self, calls: list[ToolCall]) -> Outcome:
         """Run the calls, and answer each of them whatever happens."""
@@ -217,6 +234,15 @@ class Turn:
                 return await self._record.end(TurnStatus.INTERRUPTED)
             case _:
                 return await self._record.end(TurnStatus.COMPLETED)
+
+
+def _cut_off(finish_reason: str | None) -> TurnFailure | None:
+    match finish_reason:
+        case "length":
+            return TurnFailure(CUT, ErrorClass.NO_REPORT)
+        case "content_filter":
+            return TurnFailure(WITHHELD, ErrorClass.REFUSED)
+    return None
 
 
 def interrupted_text(seconds: float) -> str:
