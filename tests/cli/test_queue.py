@@ -87,6 +87,15 @@ def test_a_text_may_come_on_standard_input_or_begin_with_a_dash(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grüß\nGott\n".encode())))
     talk("add", "-")
     talk("add", "--", "--help me")
+    refused = talk("add", "-x")
+    assert (refused.code, refused.err) == (
+        2,
+        (
+            "Error: no such option '-x'.\n"
+            "Hint: `rowcrew queue add --help` shows what can be given; "
+            "what is no option and begins with a dash goes after --\n"
+        ),
+    )
     assert talk.waits() == [("grüß\nGott", "pending"), ("--help me", "pending")]
 
 

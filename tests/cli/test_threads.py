@@ -65,6 +65,9 @@ def test_a_thread_is_named_put_away_brought_back_and_deleted(desk: Desk) -> None
 
     assert said("name", name, "My talk") == f"Thread {name} is called My talk.\n"
     assert listed() == ["My talk"]
+    assert said("name", name, " ") == f"Thread {name} has no name any more.\n"
+    assert listed() == [None]
+    assert said("name", name, "My talk") == f"Thread {name} is called My talk.\n"
     assert (
         said("archive", name) == f"Thread {name} is archived. `rowcrew thread unarchive {name}` undoes it.\n"
     )

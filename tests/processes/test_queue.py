@@ -181,6 +181,29 @@ def test_what_two_processes_add_at_once_is_run_in_one_order_each_once(talk: Talk
     assert talk.asked() == order
 
 
+def test_a_second_terminal_sees_what_has_been_started_and_adds_behind_it(talk: Talk) -> None:
+    talk.add("wait here")
+    started = talk.head()
+    running = talk.start()
+    until(lambda: talk.asked() == ["wait here"], "the model to be asked")
+    refused = talk.queue("delete", started[:8])
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        75,
+        f"Error: the queued turn {started[:8]} has been started already",
+    )
+    assert talk.queue("add", "two").code == 0
+    again = talk.queue("start")
+    assert (again.code, again.err) == (
+        0,
+        f"The thread is loaded in process {running.process.pid}: its queue goes on there.\n",
+    )
+    deleted = talk.program.call("thread", "delete", talk.thread_id)
+    assert (deleted.code, f"in use by process {running.process.pid}" in deleted.err) == (75, True)
+    assert talk.entries() == [("two", "pending", None)]
+    running.signal(signal.SIGINT)
+    assert running.end().code == 130
+
+
 def test_an_interrupt_with_two_waiting_holds_them_until_the_user_goes_on(talk: Talk) -> None:
     talk.add("wait here", "two", "three")
     running = talk.start()

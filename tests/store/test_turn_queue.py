@@ -154,6 +154,22 @@ def test_stale_changes_are_refused_and_later_entries_stay_movable(queue: TurnQue
     assert names(queue) == ["b"]
 
 
+def test_entries_are_found_by_the_beginning_of_their_id_also_while_they_are_dispatched(
+    queue: TurnQueueStore,
+) -> None:
+    for name in ("aa", "ab", "b"):
+        add(queue, name)
+    add(queue, "ac", thread_id="u")
+    claim(queue)
+
+    def like(prefix: str, limit: int = 9) -> list[tuple[str, str]]:
+        return [(one.id, str(one.status)) for one in queue.list_like("t", prefix, limit=limit)]
+
+    assert like("a") == [("aa", "dispatching"), ("ab", "pending")]
+    assert like("a", limit=1) == [("aa", "dispatching")]
+    assert (like("ab"), like("%"), len(like(""))) == ([("ab", "pending")], [], 3)
+
+
 def test_an_entry_of_another_thread_is_unknown(queue: TurnQueueStore) -> None:
     add(queue, "a")
     assert queue.update("u", "a", text="x", now=2) == "unknown"

@@ -61,8 +61,13 @@ class TurnQueue:
         return self._queue.peek(lambda connection: TurnQueueStore(connection).is_held(thread_id))
 
     def find(self, thread_id: str, prefix: str) -> QueuedTurn:
-        """The visible entry whose id begins so. Raises NotFound; InvalidRequest when several do."""
-        found = [entry for entry in self.list(thread_id, limit=100_000) if entry.id.startswith(prefix)]
+        """The entry whose id begins so, also one that has been started. Raises NotFound; InvalidRequest when
+        several do.
+        """
+        self._threads.get(thread_id)
+        found = self._queue.peek(
+            lambda connection: TurnQueueStore(connection).list_like(thread_id, prefix.lower(), limit=2)
+        )
         if not found or not prefix:
             raise _unknown(thread_id, prefix)
         if len(found) > 1:

@@ -147,8 +147,15 @@ def _end_usage(error: click.ClickException) -> int:
     command = context.command_path if context else "rowcrew"
     message = error.format_message()
     say(f"Error: {message[:1].lower()}{message[1:]}")
-    say(f"Hint: `{command} --help` shows what can be given")
+    say(f"Hint: `{command} --help` shows what can be given{_dash_hint(error)}")
     return exits.USAGE
+
+
+def _dash_hint(error: click.ClickException) -> str:
+    """For a text that was taken for an option."""
+    context = error.ctx if isinstance(error, click.NoSuchOption) else None
+    takes_text = context and any(isinstance(one, click.Argument) for one in context.command.params)
+    return "; what is no option and begins with a dash goes after --" if takes_text else ""
 
 
 def _end_unexpected(error: Exception, session: Session) -> int:

@@ -86,11 +86,12 @@ def show_thread(context: click.Context, *, thread_id: str, as_json: bool) -> int
 @click.argument("name")
 @click.pass_context
 def name_thread(context: click.Context, *, thread_id: str, name: str) -> int:
-    """Give a thread a name."""
+    """Give a thread a name; an empty one takes it away."""
 
     async def work(threads: ThreadCatalog, found: Thread) -> int:
-        await threads.set_name(found.id, name.strip() or None)
-        say(f"Thread {short(found.id)} is called {one_line(name)}.")
+        named = await threads.set_name(found.id, name.strip() or None)
+        said = f"is called {one_line(named.name)}" if named.name else "has no name any more"
+        say(f"Thread {short(found.id)} {said}.")
         return OK
 
     return _on_thread(context, thread_id, work)

@@ -115,6 +115,13 @@ class TurnQueueStore:
         """Any entry, also one that is being dispatched."""
         return self._one(queries.find, thread_id=thread_id, id=entry_id)
 
+    def list_like(self, thread_id: str, prefix: str, *, limit: int) -> list[QueuedTurn]:
+        """Entries of any state whose id begins so."""
+        cursor = self._connection.execute(
+            queries.list_like, {"thread_id": thread_id, "prefix": prefix, "limit": limit}
+        )
+        return [queued_turn_of(row) for row in mappings(cursor)]
+
     def update(
         self, thread_id: str, entry_id: str, *, text: str, options: Mapping[str, Any] | None = None, now: int
     ) -> ChangeOutcome:

@@ -64,6 +64,11 @@ SELECT coalesce(max(position), 0) FROM queued_turns WHERE thread_id = :thread_id
 -- TurnQueueStore.recover.
 SELECT * FROM queued_turns WHERE status = 'dispatching' ORDER BY thread_id
 
+-- name: list_like
+-- TurnQueueStore.list_like: also what is being dispatched, so that a door can say that it has been started.
+SELECT * FROM queued_turns WHERE thread_id = :thread_id AND substr(id, 1, length(:prefix)) = :prefix
+ORDER BY position LIMIT :limit
+
 -- name: list_page
 -- What users see: dispatching is hidden.
 SELECT * FROM queued_turns WHERE thread_id = :thread_id AND status IN ('pending', 'failed')
