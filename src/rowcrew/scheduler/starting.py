@@ -12,6 +12,7 @@ from rowcrew.domain.job import DEFAULT_MAX_CONCURRENCY, Job, JobSettings, Lease
 from rowcrew.domain.prompt import Template
 from rowcrew.domain.schema import OutputSchema
 from rowcrew.errors import Conflict
+from rowcrew.scheduler.collecting import sparing
 from rowcrew.scheduler.context import RunContext
 from rowcrew.scheduler.holds import ProviderHolds
 from rowcrew.scheduler.lease import HeldLease, is_dead, new_claim
@@ -121,7 +122,8 @@ class Starter:
 
     async def _run(self, runner: JobRunner, lease: HeldLease, kind: WorkerKind) -> None:
         try:
-            await runner.run()
+            with sparing():
+                await runner.run()
         finally:
             try:
                 await kind.close()
