@@ -225,7 +225,14 @@ async def test_flagged_text_is_that_rows_matter_alone() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [(rate_limited(7), 7.0), (rate_limited(9, milliseconds=1500), 1.5), (rate_limited("soon"), None)],
+    [
+        (rate_limited(7), 7.0),
+        (rate_limited(0.25), 0.25),
+        (rate_limited(9, milliseconds=1500), 1.5),
+        (rate_limited("soon"), None),
+        (rate_limited("-1.5"), None),
+        (rate_limited("inf"), None),
+    ],
 )
 async def test_how_long_to_wait_is_handed_on(answer: Failure, expected: float | None) -> None:
     assert (await error_of(answer)).retry_after == expected

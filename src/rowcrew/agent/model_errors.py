@@ -5,8 +5,10 @@ RATE_LIMITED wait as told, PROVIDER try again later. No message holds a secret: 
 anything that looks like one are masked, also where a provider repeats them.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic_ai.exceptions import (
@@ -63,8 +65,18 @@ def translate(error: Exception, *, provider: str, secrets: Iterable[str] = ()) -
     text = " ".join(mask(f"{provider}: {_sentence(error)}", secrets).split())
     if len(text) > _MAX_MESSAGE:
         text = f"{text[: _MAX_MESSAGE - 1]}…"
-    retry_after = error.retry_after if isinstance(error, ModelAPIError) else None
-    return ModelError(text, error_class=error_class, retry_after=retry_after, hint=_HINTS.get(error_class))
+    return ModelError(text, error_class=error_class, retry_after=_wait(error), hint=_HINTS.get(error_class))
+
+
+def _wait(error: Exception) -> float | None:
+    """Seconds that the provider asks to wait. Parts of a second, which the library does not read, count too."""
+    if not isinstance(error, ModelAPIError):
+        return None
+    if error.retry_after is None and isinstance(error, ModelHTTPError) and error.headers is not None:
+        with suppress(ValueError):
+            seconds = float(error.headers.get("retry-after", ""))
+            return seconds if 0 <= seconds < math.inf else None
+    return error.retry_after
 
 
 def _classify(error: Exception) -> ErrorClass:
