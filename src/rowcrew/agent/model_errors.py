@@ -69,7 +69,7 @@ def translate(error: Exception, *, provider: str, secrets: Iterable[str] = ()) -
 
 
 def _wait(error: Exception) -> float | None:
-    """Seconds that the provider asks to wait. Parts of a second, which the library does not read, count too."""
+    """Seconds that the provider asks to wait, also parts of one, which the library does not read."""
     if not isinstance(error, ModelAPIError):
         return None
     if error.retry_after is None and isinstance(error, ModelHTTPError) and error.headers is not None:

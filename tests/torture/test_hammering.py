@@ -1,0 +1,46 @@
+"""Eight processes at one home at once: no lock reaches a user, the books are right, the log stays small."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from tests.processes.program import Program
+from tests.torture.conftest import Torture
+
+HAMMER = Path(__file__).with_name("hammer.py")
+MEGABYTE = 1 << 20
+
+
+def test_eight_processes_at_one_home(program: Program, torture: Torture) -> None:
+    program.table(30)
+    (program.folder / "hammered.py").write_text("def nothing(row):\n    return {}\n")
+    words = [str(torture.seconds), str(program.folder)]
+    hammers = [
+        program.start_python(HAMMER, words[0], f"{torture.seed} {number}", words[1]) for number in range(8)
+    ]
+    outcomes = [hammer.end(torture.seconds + 300) for hammer in hammers]
+    assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * 8
+    found = [json.loads(outcome.out) for outcome in outcomes]
+    assert [error for one in found for error in one["errors"]] == []
+    done = Counter[str]()
+    for one in found:
+        done.update(one["done"])
+    totals = program.rows(
+        "SELECT t.job_id FROM agent_job_totals t WHERE t.pending <> (SELECT count(*) FROM agent_job_items i"
+        " WHERE i.job_id = t.job_id AND i.status = 'pending') OR t.completed <> (SELECT count(*) FROM"
+        " agent_job_items i WHERE i.job_id = t.job_id AND i.status = 'completed')"
+    )
+    assert totals == []
+    assert program.rows("SELECT count(*) FROM agent_job_items WHERE status = 'running'") == [(0,)]
+    twice = program.rows(
+        "SELECT job_id, item_id FROM agent_job_attempts WHERE outcome = 'reported'"
+        " GROUP BY 1, 2 HAVING count(*) > 1"
+    )
+    assert twice == []
+    logs = [path.stat().st_size for path in program.home.glob("*-wal")]
+    assert max(logs, default=0) < 80 * MEGABYTE
+    acts = sum(count for verb, count in done.items() if not verb.endswith("refused"))
+    torture.tell(
+        f"eight processes for {torture.seconds} s: {acts} acts, {done['run']} of them whole jobs,"
+        f" 0 errors, log at most {max(logs, default=0) / MEGABYTE:.1f} MB"
+    )

@@ -1,0 +1,209 @@
+"""Random walks over the verbs of jobs, on a real home: after each step the books are right."""
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from rowcrew.config import Settings
+from rowcrew.domain.job import JobSettings, PausedReason, RetryPolicy
+from rowcrew.engine import Engine
+from rowcrew.errors import Conflict, InvalidRequest, NotFound
+from rowcrew.scheduler.creation import JobRequest
+from tests.torture.conftest import Torture
+
+T = TypeVar("T")
+ROWS = 6
+WORKER = """
+import asyncio
+
+async def work(row):
+    await asyncio.sleep(0)
+    if row["do"] == "fail":
+        raise ValueError("as asked")
+    if row["do"] == "hang":
+        await asyncio.sleep(3600)
+    return {"did": row["do"]}
+
+async def stop(row, context):
+    context.stop()
+    return {}
+"""
+FINAL = ("completed", "failed", "cancelled")
+doings = st.lists(st.sampled_from(["ok", "ok", "ok", "fail", "hang"]), min_size=ROWS, max_size=ROWS)
+jobs = st.integers(min_value=0, max_value=5)
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+class Walk(RuleBasedStateMachine):
+    """Each rule is a verb; what it may refuse, it refuses with one of three errors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="rowcrew-walk-"))
+        (self.folder / "walked.py").write_text(WORKER)
+        self.known: list[str] = []
+        # What was reported once, and what was final once, for the comparison after each step.
+        self.results: dict[tuple[str, str], str] = {}
+        self.tables = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def with_engine(self, work: Callable[[Engine], Awaitable[T]]) -> T | None:
+        """One verb in an engine of its own, as a command has it. None where it was refused."""
+
+        async def main() -> T:
+            async with asyncio.timeout(60), Engine.open(Settings(home=self.folder / "home")) as engine:
+                return await work(engine)
+
+        try:
+            with importable(self.folder):
+                return asyncio.run(main())
+        except (Conflict, InvalidRequest, NotFound):
+            return None
+
+    def named(self, place: int) -> str:
+        return self.known[place % len(self.known)] if self.known else "0" * 8
+
+    @rule(doing=doings, export=st.booleans(), function=st.sampled_from(["work", "work", "stop"]))
+    def create(self, doing: list[str], *, export: bool, function: str) -> None:
+        self.tables += 1
+        source = self.folder / f"in-{self.tables}.csv"
+        source.write_text("do\n" + "".join(f"{one}\n" for one in doing))
+        wanted = JobSettings(
+            worker=f"python:walked:{function}",
+            max_concurrency=2,
+            max_runtime_seconds=0.05,
+            retry=RetryPolicy(max_attempts=2, base_delay=0.001, max_delay=0.001),
+            working_folder=str(self.folder),
+        )
+        request = JobRequest(source, "{do}", settings=wanted, auto_export=export)
+
+        async def work(engine: Engine) -> str:
+            return (await engine.jobs.create_from_table(request)).job.id
+
+        if (made := self.with_engine(work)) is not None:
+            self.known.append(made)
+
+    @rule(place=jobs)
+    def run_to_its_end(self, place: int) -> None:
+        self.with_engine(lambda engine: self._run(engine, self.named(place)))
+
+    @rule(place=jobs, verb=st.sampled_from(["interrupt", "pause", "cancel"]))
+    def run_and_stop(self, place: int, verb: str) -> None:
+        async def work(engine: Engine) -> Any:
+            run = await engine.jobs.start(self.named(place))
+            await asyncio.sleep(0)
+            if verb == "interrupt":
+                run.interrupt()
+            else:
+                await getattr(engine.jobs, verb)(self.named(place))
+            return await run.done()
+
+        self.with_engine(work)
+
+    @rule(place=jobs, verb=st.sampled_from(["pause", "cancel", "retry_failed", "view"]))
+    def say(self, place: int, verb: str) -> None:
+        self.with_engine(lambda engine: getattr(engine.jobs, verb)(self.named(place)))
+
+    @rule(place=jobs)
+    def export(self, place: int) -> None:
+        self.with_engine(lambda engine: engine.jobs.export(self.named(place), force=True))
+
+    @rule(place=jobs)
+    def remove(self, place: int) -> None:
+        job_id = self.named(place)
+
+        async def work(engine: Engine) -> bool:
+            await engine.remove_job(job_id)
+            return True
+
+        if self.with_engine(work):
+            self.known.remove(job_id)
+            self.results = {key: text for key, text in self.results.items() if key[0] != job_id}
+
+    async def _run(self, engine: Engine, job_id: str) -> Any:
+        return await (await engine.jobs.start(job_id)).done()
+
+    # -- what always holds ------------------------------------------------------------------------------
+
+    def look(self, query: str) -> list[tuple[Any, ...]]:
+        async def work(engine: Engine) -> list[tuple[Any, ...]]:
+            return await engine.state.read(lambda connection: list(connection.execute(query)))
+
+        return self.with_engine(work) or []
+
+    @invariant()
+    def the_books_are_right(self) -> None:
+        counted = self.look(
+            "SELECT job_id, count(*), sum(status = 'pending'), sum(status = 'running'),"
+            " sum(status = 'completed'), sum(status = 'failed') FROM agent_job_items GROUP BY 1 ORDER BY 1"
+        )
+        kept = self.look(
+            "SELECT job_id, total, pending, running, completed, failed FROM agent_job_totals ORDER BY 1"
+        )
+        assert counted == kept
+        assert {job_id for job_id, *_ in kept} == set(self.known)
+        assert all(total == ROWS and running == 0 for _, total, _, running, _, _ in kept)
+
+    @invariant()
+    def nobody_runs_a_job(self) -> None:
+        rows = self.look("SELECT status, lease_owner, paused_reason FROM agent_jobs")
+        assert [row for row in rows if row[1] is not None or row[0] == "running"] == []
+        assert {reason for _, _, reason in rows if reason} <= {str(reason) for reason in PausedReason}
+
+    @invariant()
+    def a_row_has_one_report_and_keeps_it(self) -> None:
+        twice = self.look(
+            "SELECT item_id FROM agent_job_attempts WHERE outcome = 'reported' GROUP BY job_id, item_id"
+            " HAVING count(*) > 1"
+        )
+        assert twice == []
+        now = {
+            (job_id, item_id): text
+            for job_id, item_id, text in self.look(
+                "SELECT job_id, item_id, result_json FROM agent_job_items WHERE status = 'completed'"
+            )
+        }
+        assert {key: now.get(key) for key in self.results} == self.results
+        self.results = now
+
+    @invariant()
+    def attempts_are_what_the_counts_say(self) -> None:
+        wrong = self.look(
+            "SELECT i.item_id FROM agent_job_items i WHERE i.attempt_count > (SELECT count(*) FROM"
+            " agent_job_attempts a WHERE a.job_id = i.job_id AND a.item_id = i.item_id AND a.counted = 1)"
+        )
+        assert wrong == []
+        assert self.look("SELECT id FROM agent_job_attempts WHERE outcome = 'running'") == []
+
+
+def test_random_walks_over_the_verbs(torture: Torture) -> None:
+    run_state_machine_as_test(
+        Walk,
+        settings=settings(
+            max_examples=torture.walks,
+            stateful_step_count=12 if not torture.is_long else 30,
+            deadline=None,
+            derandomize=not torture.is_long,
+            database=None,
+        ),
+    )
+    torture.tell(f"random walks over the verbs: {torture.walks}, the books right after each step")
