@@ -179,6 +179,18 @@ def test_a_decision_says_what_why_and_what_was_rejected(path: Path) -> None:
     assert f"({path.name})" in (path.parent / "README.md").read_text(encoding="utf-8")
 
 
+def test_every_test_that_shows_a_guarantee_is_there() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).is_file()
+        or (name and f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert (len(named) > 30, missing) == (True, [])
+
+
 def test_the_guide_names_every_error_class() -> None:
     text = (ROOT / "docs" / "guide" / "running-and-resuming.md").read_text(encoding="utf-8")
     assert [name for name in ErrorClass if f"`{name}`" not in text] == []
