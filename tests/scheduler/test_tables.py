@@ -1,6 +1,8 @@
 """Where a job's table goes, and what it may replace there."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -8,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from rowcrew.domain.job import Job
-from rowcrew.errors import Interrupted, InvalidRequest
+from rowcrew.errors import Interrupted, InvalidRequest, StoreBusy
 from rowcrew.scheduler.tables import write_job_table
 from rowcrew.store.database import Database
 from tests.store.job_store import JOB, Store, open_store
@@ -88,3 +90,58 @@ async def test_a_table_that_nobody_waits_for_is_not_put_in_place(tmp_path: Path)
             await store.database.read(reader.work)
         assert target.read_text() == "the one before"
         assert parts_in(tmp_path) == []
+
+
+async def test_a_table_put_in_place_by_a_process_that_then_died_is_the_jobs_own(tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(target))
+        for _ in range(2):  # dies of it more than once
+            with pytest.raises(StoreBusy):
+                await write_job_table(cast("Database", DiesBeforeNoting(store.database)), await job_of(store))
+            assert (await job_of(store)).output_is_ours is False
+            assert target.stat().st_nlink == 2
+        written = await write_job_table(store.database, await job_of(store))
+        assert (written.row_count, parts_in(tmp_path)) == (2, [])
+        assert target.stat().st_nlink == 1
+        assert (await job_of(store)).output_is_ours is True
+
+
+async def test_a_table_that_someone_replaced_before_it_was_noted_is_theirs(tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(target))
+        with pytest.raises(StoreBusy):
+            await write_job_table(cast("Database", DiesBeforeNoting(store.database)), await job_of(store))
+        target.unlink()
+        target.write_text("another's")
+        with pytest.raises(InvalidRequest, match="exists already"):
+            await write_job_table(store.database, await job_of(store))
+        assert target.read_text() == "another's"
+        target.unlink()
+        await write_job_table(store.database, await job_of(store))
+        assert parts_in(tmp_path) == []
+
+
+async def test_where_a_file_has_but_one_name_the_table_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    async with open_store(tmp_path) as store:
+        await store.create(2, input_path=str(tmp_path / "in.csv"), output_path=str(tmp_path / "out.csv"))
+        for _ in range(2):
+            assert (await write_job_table(store.database, await job_of(store))).row_count == 2
+    assert parts_in(tmp_path) == []
+
+
+class DiesBeforeNoting:
+    """The store of a process that is killed when the table stands, before it is noted whose it is."""
+
+    def __init__(self, database: Any) -> None:
+        self.read = database.read
+
+    async def write(self, _: Callable[[Any], Any]) -> None:
+        raise StoreBusy("killed")

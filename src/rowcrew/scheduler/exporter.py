@@ -1,12 +1,8 @@
 """A table onto the disk: written beside its target, synced, renamed. A crash leaves the old or the new."""
 
 import codecs
-import contextlib
 import errno
-import fcntl
-import itertools
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +15,9 @@ from rowcrew.domain.job import Job
 from rowcrew.domain.json_text import clean_text, compact
 from rowcrew.domain.schema_document import property_names
 from rowcrew.errors import DiskFull, InvalidRequest
+from rowcrew.scheduler.parts import part_beside, put_in_place
 
 Format = Literal["csv", "jsonl"]
-
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +91,13 @@ def write_table(
     raw: bool,
     bom: bool,
     output_format: Format,
+    first: bool = False,
 ) -> ExportResult:
     """Write all job items, streamed. Raises InvalidRequest as check_target does, and DiskFull.
 
     `force` allows to replace a file that is there. Whether it is this job's own earlier output, the caller
-    knows (Job.output_is_ours, see tables.py) and passes `force` for it.
+    knows (Job.output_is_ours, see tables.py) and passes `force` for it. `first`: it is about to be, and
+    leaves its part until the caller has noted that.
     """
     source = Path(job.input_path)
     check_target(target, source, force=force)
@@ -108,17 +105,13 @@ def write_table(
     try:
         # Through a link the file behind it is replaced, as any other program would.
         real = Path(os.path.realpath(target))
-        with _beside(real, job.id) as (part, file):
+        with part_beside(real, job.id) as (part, file):
             table = _lines(job, lines, expand=expand, raw=raw, output_format=output_format)
             # The mark is for spreadsheets; before JSON it is an error.
             _write(file, table, bom=bom and output_format == "csv")
             # The writing may have taken long: what came to be there meanwhile is not to be lost.
             check_target(target, source, force=force)
-            # There may be no file, or a link that leads round in a circle.
-            with contextlib.suppress(OSError):
-                part.chmod(stat.S_IMODE(real.stat().st_mode))
-            part.replace(real)
-        _sync_folder(real.parent)
+            put_in_place(part, real, keep=first)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(
@@ -141,47 +134,6 @@ class _Counted:
         for item in self._items:
             self.count += 1
             yield item
-
-
-@contextlib.contextmanager
-def _beside(target: Path, job_id: str) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new hidden file in the target's folder, gone afterwards unless it was renamed.
-
-    Its name does not hold the target's, which may be as long as names can be; the number keeps two exports of
-    one process apart. It is locked as long as it is in use, which is how a sweep knows what a crash left.
-    """
-    prefix = f".rowcrew-{short(job_id)}-"
-    _sweep(target.parent, prefix)
-    part = target.parent / f"{prefix}{os.getpid()}-{next(_numbers)}.part"
-    try:
-        with _new_and_locked(part) as file:
-            yield part, file
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _new_and_locked(part: Path) -> BinaryIO:
-    while True:
-        file = part.open("xb")
-        # Where locks do not work, nothing is swept either.
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        # A sweep may have come between the two.
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()
-
-
-def _sweep(folder: Path, prefix: str) -> None:
-    """Remove what killed exports of this job left in the folder."""
-    for part in folder.glob(f"{prefix}*.part"):
-        with contextlib.suppress(OSError):
-            descriptor = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                part.unlink()
-            finally:
-                os.close(descriptor)
 
 
 def _write(file: BinaryIO, lines: Iterator[str], *, bom: bool) -> None:
@@ -208,13 +160,3 @@ def _lines(
         return
     yield from csv_lines(iter([list(shape.names)]))
     yield from csv_lines(cells(item, shape, raw=raw) for item in items)
-
-
-def _sync_folder(folder: Path) -> None:
-    """The rename itself must be on the disk. Where a folder cannot be synced, it is as it is."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

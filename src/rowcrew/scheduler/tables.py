@@ -12,6 +12,7 @@ from rowcrew.domain.item import JobItem
 from rowcrew.domain.job import Job
 from rowcrew.errors import Interrupted
 from rowcrew.scheduler.exporter import ExportResult, write_table
+from rowcrew.scheduler.parts import forget_parts, was_put_by
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.job_items import JobItemStore
 from rowcrew.store.jobs import JobStore
@@ -57,7 +58,9 @@ async def write_job_table(
     chosen = output_format or settings.output_format
     target = _own_target(job, chosen) if path is None else absolute(path)
     own = target == Path(job.output_path)
-    may_replace = force or (job.output_is_ours if own else path is None and short(job.id) in target.name)
+    if first := own and not job.output_is_ours:
+        first = not await _note_unnoted(database, job, target)
+    may_replace = force or (not first if own else path is None and short(job.id) in target.name)
 
     gone = threading.Event()
 
@@ -71,6 +74,7 @@ async def write_job_table(
             raw=settings.raw if raw is None else raw,
             bom=settings.bom if bom is None else bom,
             output_format=chosen,
+            first=first and not force,
         )
 
     try:
@@ -78,6 +82,19 @@ async def write_job_table(
     except asyncio.CancelledError:
         gone.set()
         raise
-    if own and not job.output_is_ours:
-        await database.write(lambda connection: JobStore(connection).set_output_is_ours(job.id))
+    if first:
+        await _note(database, job, target)
     return result
+
+
+async def _note(database: Database, job: Job, target: Path) -> None:
+    """The file at the job's own path is this job's, from now on."""
+    await database.write(lambda connection: JobStore(connection).set_output_is_ours(job.id))
+    await asyncio.to_thread(forget_parts, target, job.id)
+
+
+async def _note_unnoted(database: Database, job: Job, target: Path) -> bool:
+    """Note what a crash left without it. Whether there was such a file."""
+    if found := await asyncio.to_thread(was_put_by, target, job.id):
+        await _note(database, job, target)
+    return found
