@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -328,3 +329,47 @@ def test_a_deleted_thread_leaves_nothing(history: HistoryStore, connection: apsw
     tables = ("turns", "turn_items", "model_messages")
     left = {table: list(connection.execute(f"SELECT thread_id FROM {table}")) for table in tables}
     assert left == {table: [("u",)] for table in tables}
+
+
+def facts_of(turn_id: str, *items: TurnItem, **ended: Any) -> tuple[TurnStarted, list[TurnItem], TurnEnded]:
+    key = {"thread_id": "t", "turn_id": turn_id}
+    values = {"status": TurnStatus.COMPLETED, "started_at_ms": 5, "duration_ms": 4, **ended}
+    return TurnStarted(**key, at_ms=5), list(items), TurnEnded(**key, at_ms=9, **values)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"usage": Usage(1, 20, 3, 4, 5, 1, 600)},
+        {"status": TurnStatus.INTERRUPTED},
+        {"status": TurnStatus.FAILED, "failure": TurnFailure("no", ErrorClass.PROVIDER, 2.5)},
+    ],
+    ids=["completed", "interrupted", "failed"],
+)
+def test_a_turn_that_is_kept_whole_is_the_turn_that_was_kept_step_by_step(
+    tmp_path: Path, ended: dict[str, Any]
+) -> None:
+    tables = []
+    items = [message("a"), message("b", status=TurnItemStatus.INTERRUPTED)]
+    for name in ("steps", "whole"):
+        opened = connect(tmp_path / name)
+        migrate(opened, "history")
+        history = HistoryStore(opened)
+        whole_turn(history, "before")
+        started, kept, end = facts_of("turn", *items, **ended)
+        if name == "whole":
+            assert history.keep_turn(started, kept, end)
+        else:
+            facts = [TurnItemCompleted(thread_id="t", turn_id="turn", at_ms=6, item=item) for item in items]
+            assert all(history.note(fact, owner=ME) for fact in (started, *facts, end))
+        tables.append([list(opened.execute(f"SELECT * FROM {table}")) for table in ("turns", "turn_items")])
+        opened.close()
+    assert tables[1] == tables[0]
+
+
+def test_a_whole_turn_is_refused_where_a_turn_could_not_start(history: HistoryStore) -> None:
+    whole_turn(history, "known")
+    assert not history.keep_turn(*facts_of("known", message("x")))
+    history.start_turn("t", "runs", owner=OTHER, now=1)
+    assert not history.keep_turn(*facts_of("new", message("x")))
+    assert [turn.id for turn in history.list_turns("t")] == ["known", "runs"]

@@ -20,7 +20,15 @@ from pydantic_ai.messages import (
 )
 
 from rowcrew.agent.turn import interrupted_text
-from rowcrew.domain.events import Fact, TurnFact, TurnItemCompleted, TurnItemStarted, TurnStarted
+from rowcrew.domain.events import (
+    Fact,
+    TurnEnded,
+    TurnFact,
+    TurnItem,
+    TurnItemCompleted,
+    TurnItemStarted,
+    TurnStarted,
+)
 from rowcrew.errors import Conflict
 from rowcrew.processes import ProcessIdentity, identify
 from rowcrew.store.cells import plain_json
@@ -47,6 +55,15 @@ class _Buffer:
 
     def remember(self, turn_id: str, message: ModelMessage) -> None:
         self.messages.setdefault(turn_id, []).append(message)
+
+    def whole_turn(self) -> tuple[TurnStarted, list[TurnItem], TurnEnded] | None:
+        """The turn, where it is one from its start to its end with nothing open, and all there is."""
+        match self.facts:
+            case [TurnStarted() as started, *between, TurnEnded() as ended]:
+                items = [fact.item for fact in between if isinstance(fact, TurnItemCompleted)]
+                if len(items) == len(between) and self.messages.keys() <= {started.turn_id}:
+                    return started, items, ended
+        return None
 
     def before(self, later: "_Buffer | None") -> "_Buffer":
         """This one, which could not be written, and what came since."""
@@ -90,11 +107,20 @@ class DurableJournal:
 
     def _keep(self, thread_id: str, buffer: _Buffer, connection: Connection) -> None:
         history = HistoryStore(connection)
-        for fact in buffer.facts:
-            if not history.note(fact, owner=self._owner) and isinstance(fact, TurnStarted):
-                raise Conflict(f"the thread {thread_id} has a turn in progress elsewhere", state=fact.turn_id)
+        if (turn := buffer.whole_turn()) is not None:
+            # Most workers' turns are one step: fewer statements, and the same rows.
+            if not history.keep_turn(*turn):
+                raise _elsewhere(turn[0])
+        else:
+            for fact in buffer.facts:
+                if not history.note(fact, owner=self._owner) and isinstance(fact, TurnStarted):
+                    raise _elsewhere(fact)
         for turn_id, messages in buffer.messages.items():
             history.append_messages(thread_id, turn_id, dump_messages(messages))
+
+
+def _elsewhere(started: TurnStarted) -> Conflict:
+    return Conflict(f"the thread {started.thread_id} has a turn in progress elsewhere", state=started.turn_id)
 
 
 def dump_messages(messages: list[ModelMessage]) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from rowcrew.domain.json_text import WrittenFloat, clean_text, compact
@@ -33,6 +34,7 @@ def _finite(value: Any) -> Any:
             return value
 
 
+@lru_cache
 def process_to_json(process: ProcessIdentity) -> str:
     """Equal text for the same process, so that a query can compare owners."""
     return dump(asdict(process))

@@ -5,7 +5,7 @@ returns False and changes nothing, so a turn that has ended never changes again.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -30,7 +30,7 @@ from rowcrew.errors import ErrorClass, InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.cells import plain_json, process_from_json, process_to_json
 from rowcrew.store.queries import load
-from rowcrew.store.rows import Row, mappings
+from rowcrew.store.rows import USAGE_COLUMNS, Row, dump, mappings
 
 queries = load("history")
 
@@ -67,6 +67,19 @@ class HistoryStore:
             case _:
                 return False
 
+    def keep_turn(self, started: TurnStarted, items: Sequence[TurnItem], ended: TurnEnded) -> bool:
+        """A turn that has ended before anything of it was kept. False as start_turn gives None.
+
+        No item of it may be open. It leaves behind what start_turn, save_item and end_turn would.
+        """
+        key = {"thread_id": started.thread_id, "turn_id": started.turn_id}
+        ends = _end_of(ended.status, ended.failure, ended.usage, ended.duration_ms, ended.at_ms)
+        if not self._changed(queries.keep_turn, **key, **ends, started_at_ms=started.at_ms):
+            return False
+        for sequence, item in enumerate(items, 1):
+            self._connection.execute(queries.keep_item, {**key, **_item_row(item), "sequence": sequence})
+        return True
+
     def start_turn(self, thread_id: str, turn_id: str, *, owner: ProcessIdentity, now: int) -> int | None:
         """Its place in its thread, from 1. None when the id is known or another turn is in progress."""
         row = self._connection.execute(
@@ -74,7 +87,7 @@ class HistoryStore:
             {
                 "thread_id": thread_id,
                 "turn_id": turn_id,
-                "usage_json": plain_json(asdict(NO_USAGE)),
+                "usage_json": NO_USAGE_JSON,
                 "owner_json": process_to_json(owner),
                 "now": now,
             },
@@ -83,17 +96,7 @@ class HistoryStore:
 
     def save_item(self, thread_id: str, turn_id: str, item: TurnItem) -> bool:
         """Keep an item as it is now. False when its turn or the item itself has already ended."""
-        return self._changed(
-            queries.save_item,
-            thread_id=thread_id,
-            turn_id=turn_id,
-            item_id=item.id,
-            kind=str(item.kind),
-            status=str(item.status),
-            content_json=plain_json(dict(item.content)),
-            started_at_ms=item.started_at_ms,
-            completed_at_ms=item.completed_at_ms,
-        )
+        return self._changed(queries.save_item, thread_id=thread_id, turn_id=turn_id, **_item_row(item))
 
     def end_turn(
         self,
@@ -107,18 +110,11 @@ class HistoryStore:
         now: int,
     ) -> bool:
         """inProgress → completed, interrupted or failed; items that are still open are interrupted."""
-        if status is TurnStatus.IN_PROGRESS:
-            raise InvalidRequest("a turn cannot end as inProgress")
         ended = self._changed(
             queries.end_turn,
             thread_id=thread_id,
             turn_id=turn_id,
-            status=str(status),
-            completed_at_ms=now,
-            duration_ms=duration_ms,
-            # Only a failed turn has a reason to tell.
-            error_json=_failure_to_json(failure) if status is TurnStatus.FAILED else None,
-            usage_json=plain_json(asdict(usage)),
+            **_end_of(status, failure, usage, duration_ms, now),
         )
         if ended:
             self._changed(queries.settle_items, thread_id=thread_id, turn_id=turn_id, now=now)
@@ -245,6 +241,40 @@ class HistoryStore:
     def _changed(self, query: str, **values: Any) -> bool:
         self._connection.execute(query, values)
         return self._connection.changes() > 0
+
+
+def _end_of(
+    status: TurnStatus, failure: TurnFailure | None, usage: Usage, duration_ms: int | None, now: int
+) -> dict[str, Any]:
+    """The columns of a turn that has ended."""
+    if status is TurnStatus.IN_PROGRESS:
+        raise InvalidRequest("a turn cannot end as inProgress")
+    return {
+        "status": str(status),
+        "completed_at_ms": now,
+        "duration_ms": duration_ms,
+        # Only a failed turn has a reason to tell.
+        "error_json": _failure_to_json(failure) if status is TurnStatus.FAILED else None,
+        "usage_json": _usage_to_json(usage),
+    }
+
+
+def _item_row(item: TurnItem) -> dict[str, Any]:
+    return {
+        "item_id": item.id,
+        "kind": str(item.kind),
+        "status": str(item.status),
+        "content_json": plain_json(dict(item.content)),
+        "started_at_ms": item.started_at_ms,
+        "completed_at_ms": item.completed_at_ms,
+    }
+
+
+def _usage_to_json(usage: Usage) -> str:
+    return dump({name: getattr(usage, name) for name in USAGE_COLUMNS})
+
+
+NO_USAGE_JSON = _usage_to_json(NO_USAGE)
 
 
 def _failure_to_json(failure: TurnFailure | None) -> str | None:

@@ -52,6 +52,23 @@ FROM turns WHERE thread_id = :thread_id AND sequence <= :last
 -- The turn queue's recovery. A turn that a crash cut off has not ended.
 SELECT 1 FROM turns WHERE thread_id = :thread_id AND id = :turn_id AND status <> 'inProgress' AND settled = 0
 
+-- name: keep_item
+-- With keep_turn, in its transaction.
+INSERT INTO turn_items (thread_id, turn_id, id, sequence, kind, status, content_json, started_at_ms,
+  completed_at_ms)
+VALUES (:thread_id, :turn_id, :item_id, :sequence, :kind, :status, :content_json, :started_at_ms,
+  :completed_at_ms)
+
+-- name: keep_turn
+-- HistoryStore.keep_turn. Guards: as start_turn.
+INSERT INTO turns (thread_id, id, sequence, status, started_at_ms, completed_at_ms, duration_ms, error_json,
+  usage_json)
+SELECT :thread_id, :turn_id, coalesce(max(sequence), 0) + 1, :status, :started_at_ms, :completed_at_ms,
+  :duration_ms, :error_json, :usage_json
+FROM turns WHERE thread_id = :thread_id
+HAVING NOT EXISTS (SELECT 1 FROM turns WHERE thread_id = :thread_id
+  AND (id = :turn_id OR status = 'inProgress'))
+
 -- name: last_sequence
 -- HistoryStore.fork of a whole thread.
 SELECT coalesce(max(sequence), 0) FROM turns WHERE thread_id = :thread_id
