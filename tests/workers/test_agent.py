@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rowcrew.agent.builtin import Sandbox
 from rowcrew.agent.control import AgentControl
 from rowcrew.agent.models import ModelChoice
 from rowcrew.agent.registry import AgentRegistry
@@ -54,7 +55,7 @@ async def crew(
 ) -> AsyncIterator[tuple[AgentKind, ModelServer, AgentControl]]:
     async with ModelServer(script) as server, AgentControl(AgentRegistry(max_threads=max_threads)) as control:
         choice = ModelChoice("openai-chat:m", server.url)
-        kind = await open_agent(choice, control=control, sandbox_mode="read-only", folder=folder)
+        kind = await open_agent(choice, control=control, sandbox=Sandbox.open("read-only", folder))
         try:
             yield kind, server, control
         finally:

@@ -120,7 +120,9 @@ async def specify(
 
     The spec holds the built-in tools; who makes the thread alive adds those that need to know it.
     """
-    sandbox = Sandbox.open(setup.sandbox_mode, setup.cwd, also_writable=setup.also_writable)
+    sandbox = Sandbox.open(
+        setup.sandbox_mode, setup.cwd, also_writable=setup.also_writable, protected=[settings.home]
+    )
     choice = choose(
         setup.model,
         setup.base_url,

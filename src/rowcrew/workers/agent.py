@@ -84,16 +84,15 @@ async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "Ag
         home=surroundings.home,
     )
     folder = Path(settings.working_folder)
+    sandbox = Sandbox.open(settings.sandbox_mode, folder, protected=[surroundings.home])
     if surroundings.agents is not None:
         runtime = await surroundings.agents()
-        kind = await open_agent(
-            choice, control=runtime.control, sandbox_mode=settings.sandbox_mode, folder=folder
-        )
+        kind = await open_agent(choice, control=runtime.control, sandbox=sandbox)
         kind.ledger = runtime.ledger
         return kind
     registry = AgentRegistry(max_threads=surroundings.max_threads, max_depth=surroundings.max_depth)
     control = AgentControl(registry)
-    kind = await open_agent(choice, control=control, sandbox_mode=settings.sandbox_mode, folder=folder)
+    kind = await open_agent(choice, control=control, sandbox=sandbox)
     kind.owned_control = control
     return kind
 
@@ -102,12 +101,10 @@ async def open_agent(
     choice: ModelChoice,
     *,
     control: AgentControl,
-    sandbox_mode: str,
-    folder: Path,
+    sandbox: Sandbox,
     request_timeout: float | None = None,
 ) -> "AgentKind":
-    """Get a model and a sandbox ready. `request_timeout` is in seconds. Raises InvalidRequest."""
-    sandbox = Sandbox.open(sandbox_mode, folder)
+    """Get a model ready. `request_timeout` is in seconds. Raises InvalidRequest."""
     client = await ModelClient.open(choice)
     return AgentKind(client, control, sandbox, model=choice.name, request_timeout=request_timeout)
 

@@ -9,19 +9,18 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from rowcrew.agent.builtin.guard import is_below, own_environment, places, protected_part
 from rowcrew.agent.tools import ToolError
 from rowcrew.errors import InvalidRequest
 
 # What a program needs to run at all. The rest (homes, sockets, other temporary files) is absent.
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/gnu")
-# Written by an agent, these would widen what later runs outside the sandbox do.
-PROTECTED_NAMES = frozenset({".git", "rowcrew.toml"})
 # Everything else may hold a secret: keys and tokens are kept in the environment.
 KEPT_VARIABLES = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "USER", "SHELL")
 
@@ -49,12 +48,16 @@ def parse_mode(text: str) -> SandboxMode:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """One agent's bounds. `workspace` is where it works; `also_writable` are further folders like it."""
+    """One agent's bounds. `workspace` is where it works; `also_writable` are further folders like it.
+
+    `protected` are folders in them that are never written, see guard.py.
+    """
 
     mode: SandboxMode
     workspace: Path
     also_writable: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    protected: tuple[Path, ...] = ()
 
     @classmethod
     def open(
@@ -64,6 +67,7 @@ class Sandbox:
         *,
         also_writable: Sequence[Path] = (),
         environment: Mapping[str, str] = os.environ,
+        protected: Sequence[Path] = (),
     ) -> "Sandbox":
         """Raises InvalidRequest for an unknown mode and for a folder that is none."""
         folders = []
@@ -71,7 +75,9 @@ class Sandbox:
             if not folder.is_dir():
                 raise InvalidRequest(f"there is no folder {str(folder)!r} to work in")
             folders.append(folder.resolve())
-        return cls(parse_mode(mode), folders[0], tuple(folders[1:]), dict(environment))
+        kept = [own_environment(), *(folder.resolve() for folder in protected)]
+        below = tuple(folder for folder in kept if is_below(folder, folders))
+        return cls(parse_mode(mode), folders[0], tuple(folders[1:]), dict(environment), below)
 
     @property
     def is_confined(self) -> bool:
@@ -102,9 +108,8 @@ class Sandbox:
         real = self.resolve(path)
         if self.is_confined:
             root = self._root_of(real) or self.workspace
-            protected = {part.casefold() for part in real.relative_to(root).parts} & PROTECTED_NAMES
-            if protected:
-                raise ToolError(f"{path!r} cannot be written: `{min(protected)}` is protected")
+            if (part := protected_part(real, root, self.protected)) is not None:
+                raise ToolError(f"{path!r} cannot be written: `{part}` is protected")
             if real == root:
                 raise ToolError(f"{path!r} is the workspace itself")
         return real
@@ -149,16 +154,34 @@ class Sandbox:
             raise ToolError(f"{self.shown(real)!r} is not a regular file")
         return file
 
-    def wrap(self, command: Sequence[str], folder: Path) -> list[str]:
-        """The command as it may be run in `folder`. ToolError where it could only run unconfined."""
+    @contextmanager
+    def wrapped(self, command: Sequence[str], folder: Path) -> Iterator[list[str]]:
+        """The command as it may be run in `folder`, for as long as the context lasts.
+
+        ToolError where it could only run unconfined.
+        """
         if not self.is_confined:
-            return list(command)
-        bubblewrap = shutil.which("bwrap", path=self.environment.get("PATH"))
-        if bubblewrap is None:
-            raise ToolError(INSTALL_BUBBLEWRAP)
+            yield list(command)
+            return
         if self.workspace == Path("/"):
             raise ToolError("the shell is off: the workspace is the whole machine; work in a folder of it")
-        return [bubblewrap, *self._bubblewrap(folder), "--", *command]
+        bubblewrap = shutil.which("bwrap", path=self._search_path())
+        if bubblewrap is None:
+            raise ToolError(INSTALL_BUBBLEWRAP)
+        with ExitStack() as held:
+            read_only: list[Path] = []
+            if self.mode is SandboxMode.WORKSPACE_WRITE:
+                read_only = held.enter_context(places(self.roots, self.protected))
+            yield [bubblewrap, *self._bubblewrap(folder, read_only), "--", *command]
+
+    def _search_path(self) -> str:
+        """Where to look for what runs outside of the sandbox: nowhere that an agent could have written."""
+        folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
+        return os.pathsep.join(
+            folder
+            for folder in folders
+            if os.path.isabs(folder) and self._root_of(Path(os.path.realpath(folder))) is None  # noqa: PTH117
+        )
 
     def shell_environment(self) -> dict[str, str]:
         """The variables that a command gets. Confined, it gets none that could hold a secret."""
@@ -167,7 +190,7 @@ class Sandbox:
         kept = {name: self.environment[name] for name in KEPT_VARIABLES if name in self.environment}
         return {**kept, "HOME": str(self.workspace), "TMPDIR": "/tmp"}  # noqa: S108 - its own, inside the sandbox
 
-    def _bubblewrap(self, folder: Path) -> list[str]:
+    def _bubblewrap(self, folder: Path, read_only: Sequence[Path]) -> list[str]:
         arguments = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         for system in SYSTEM_FOLDERS:
             if Path(system).is_symlink():
@@ -178,10 +201,8 @@ class Sandbox:
         writable = self.mode is SandboxMode.WORKSPACE_WRITE
         for root in self.roots:
             arguments += ["--bind" if writable else "--ro-bind", str(root), str(root)]
-        for root in self.roots if writable else ():
-            for name in sorted(PROTECTED_NAMES):
-                if (root / name).exists() and not (root / name).is_symlink():
-                    arguments += ["--ro-bind", str(root / name), str(root / name)]
+        for path in read_only:
+            arguments += ["--ro-bind", str(path), str(path)]
         # Last, so that the folders that bubblewrap has made up above the workspace cannot be written.
         return [*arguments, "--remount-ro", "/", "--chdir", str(folder)]
 

@@ -34,9 +34,9 @@ def shell_tool(sandbox: Sandbox) -> Tool:
         timeout_ms = arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
         # Not from the PATH: confined, only the system's own folders are there.
         shell = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or "/bin/sh"
-        command = sandbox.wrap([shell, "-c", arguments["command"]], folder)
         output = BoundedOutput()
-        exit_code = await _run(command, sandbox, folder, output, seconds=timeout_ms / 1000)
+        with sandbox.wrapped([shell, "-c", arguments["command"]], folder) as command:
+            exit_code = await _run(command, sandbox, folder, output, seconds=timeout_ms / 1000)
         told = f"exit code {exit_code}" if exit_code is not None else f"ended after {timeout_ms / 1000:g} s"
         details = {"command": arguments["command"], "folder": str(folder), "exit_code": exit_code}
         return ToolResult(f"{output.text()}\n[{told}]".lstrip("\n"), ok=exit_code == 0, details=details)
