@@ -12,30 +12,40 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.books import Books
 from tests.processes.program import Program
-
-# TORTURE_SEED: every random choice follows from it. TORTURE_KILLS: kills of the engine, for each kind of
-# worker. TORTURE_SECONDS: how long eight processes hammer one home. TORTURE_WALKS: walks over the verbs.
-SHORT = {"SEED": 1, "KILLS": 3, "SECONDS": 2, "WALKS": 5}
 
 
 @dataclass
 class Torture:
-    """What was asked for, and what has come of it so far."""
+    """What was asked for, and what has come of it so far.
+
+    `seed`: every random choice follows from it. `rounds`: kills for each kind of worker, stops, walks;
+    None in the short form, in which each test has a number of its own. `minutes`: at one home.
+    """
 
     seed: int
-    kills: int
-    seconds: int
-    walks: int
+    rounds: int | None
+    minutes: float
+    kills: int = 0
+    books: Books = field(default_factory=Books)
     summary: list[str] = field(default_factory=list)
 
     @property
     def is_long(self) -> bool:
-        return self.kills > SHORT["KILLS"]
+        return self.rounds is not None
+
+    def times(self, short: int) -> int:
+        return short if self.rounds is None else self.rounds
 
     def random(self, what: str) -> random.Random:
         """A source of its own for each test, so that leaving one out changes no other."""
         return random.Random(f"{self.seed} {what}")
+
+    def count(self, books: Books, *, kills: int) -> None:
+        """Before anything is asserted of them, so that the last line tells the truth."""
+        self.books += books
+        self.kills += kills
 
     def tell(self, line: str) -> None:
         """A line of the summary."""
@@ -43,8 +53,12 @@ class Torture:
 
 
 def _asked() -> Torture:
-    given = {name: int(os.environ.get(f"TORTURE_{name}", default)) for name, default in SHORT.items()}
-    return Torture(given["SEED"], given["KILLS"], given["SECONDS"], given["WALKS"])
+    rounds = os.environ.get("TORTURE_ROUNDS")
+    return Torture(
+        seed=int(os.environ.get("TORTURE_SEED", "1")),
+        rounds=None if rounds is None else int(rounds),
+        minutes=float(os.environ.get("TORTURE_MINUTES", "0.03")),
+    )
 
 
 TORTURE = _asked()
@@ -68,8 +82,12 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not TORTURE.is_long or not TORTURE.summary:
+    if not TORTURE.is_long:
         return
     terminalreporter.section(f"torture, seed {TORTURE.seed}")
     for line in TORTURE.summary:
         terminalreporter.write_line(line)
+    failed = len(terminalreporter.stats.get("failed", []))
+    terminalreporter.write_line(
+        f"torture: {TORTURE.kills} kills, {TORTURE.books}, {failed} of these tests failed"
+    )

@@ -14,11 +14,12 @@ MEGABYTE = 1 << 20
 def test_eight_processes_at_one_home(program: Program, torture: Torture) -> None:
     program.table(30)
     (program.folder / "hammered.py").write_text("def nothing(row):\n    return {}\n")
-    words = [str(torture.seconds), str(program.folder)]
+    seconds = 60 * torture.minutes
     hammers = [
-        program.start_python(HAMMER, words[0], f"{torture.seed} {number}", words[1]) for number in range(8)
+        program.start_python(HAMMER, str(seconds), f"{torture.seed} {number}", str(program.folder))
+        for number in range(8)
     ]
-    outcomes = [hammer.end(torture.seconds + 300) for hammer in hammers]
+    outcomes = [hammer.end(seconds + 300) for hammer in hammers]
     assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * 8
     found = [json.loads(outcome.out) for outcome in outcomes]
     assert [error for one in found for error in one["errors"]] == []
@@ -41,6 +42,6 @@ def test_eight_processes_at_one_home(program: Program, torture: Torture) -> None
     assert max(logs, default=0) < 80 * MEGABYTE
     acts = sum(count for verb, count in done.items() if not verb.endswith("refused"))
     torture.tell(
-        f"eight processes for {torture.seconds} s: {acts} acts, {done['run']} of them whole jobs,"
+        f"eight processes for {seconds:g} s: {acts} acts, {done['run']} of them whole jobs,"
         f" 0 errors, log at most {max(logs, default=0) / MEGABYTE:.1f} MB"
     )

@@ -2,9 +2,11 @@
 
 import time
 from collections import Counter
+from pathlib import Path
+from random import Random
 
 from rowcrew.testing import CallTool, Received, Reply
-from tests.processes.books import Books, check_books, check_table, check_totals
+from tests.processes.books import check_books, check_table, check_totals, count_books
 from tests.processes.program import REPORT, Program, Running, until
 from tests.served import ServerThread
 from tests.torture.conftest import Torture
@@ -22,17 +24,21 @@ def run(program: Program, number: int, rows: int, *words: str) -> Running:
     )  # fmt: skip
 
 
+def files(program: Program, number: int) -> tuple[Path, Path]:
+    """That job's table and its output."""
+    return program.folder / f"in-{number}.csv", program.folder / f"out-{number}.csv"
+
+
 def wait_for_job(program: Program, number: int) -> None:
     """Until that one, counted from 0, is stored."""
     until(lambda: len(program.rows("SELECT 1 FROM agent_jobs")) > number, "the job")
 
 
-def kill_and_resume(program: Program, torture: Torture, running: Running, *, longest: float) -> int:
+def kill_and_resume(program: Program, chance: Random, running: Running, most: int, longest: float) -> int:
     """Kill and resume until the job has ended by itself or enough kills are done. How many there were."""
-    chance = torture.random(f"kills {len(program.calls)}")
     kills = 0
     job_id = program.job_id()
-    while kills < torture.kills:
+    while kills < most:
         ends_at = time.monotonic() + chance.uniform(0.05, longest)
         while time.monotonic() < ends_at and running.process.poll() is None:
             time.sleep(0.01)
@@ -47,64 +53,64 @@ def kill_and_resume(program: Program, torture: Torture, running: Running, *, lon
 
 
 def test_command_workers_under_kills(program: Program, torture: Torture) -> None:
-    rows = 600 if torture.is_long else 40
+    rows, wanted = (600, torture.times(0)) if torture.is_long else (30, 3)
+    chance, kills = torture.random("command workers"), 0
     worker = program.worker(f'sleep "0.0$(( $$ % 9 ))"\n{REPORT}')
-    kills, books = 0, Books()
-    for number in range(100):
+    for number in range(wanted):
         program.starts_path.unlink(missing_ok=True)
         running = run(program, number, rows, "-j", "8", "--worker", worker)
         wait_for_job(program, number)
-        kills += kill_and_resume(program, torture, running, longest=1.2)
-        books += check_books(
-            program,
-            program.job_id(),
-            program.folder / f"in-{number}.csv",
-            program.folder / f"out-{number}.csv",
-        )
-        if kills >= torture.kills:
+        done = kill_and_resume(program, chance, running, wanted - kills, 1.2)
+        kills += done
+        job_id, table, output = program.job_id(), *files(program, number)
+        torture.count(count_books(program, job_id, table, output, starts=len(program.starts())), kills=done)
+        check_books(program, job_id, table, output)
+        if kills >= wanted:
             break
-    torture.tell(f"command workers: {kills} kills, {books}")
+    torture.tell(f"command workers: {kills} kills in {number + 1} jobs of {rows} rows")
+
+
+def named_in(received: Received, label: str) -> str:
+    """What the worker's prompt says after that label."""
+    return next(line for line in received.text.splitlines() if line.startswith(label)).removeprefix(label)
+
+
+def item_of(received: Received) -> str:
+    return named_in(received, "Item ID: ")
 
 
 def answer(received: Received) -> Reply:
     """The worker's model: report at once, with the row's own id."""
-    lines = received.text.splitlines()
-    job_id, item_id = (
-        next(line for line in lines if line.startswith(label)).removeprefix(label)
-        for label in ("Job ID: ", "Item ID: ")
-    )
-    given = {"job_id": job_id, "item_id": item_id, "result": {"v": item_id}}
+    item_id = item_of(received)
+    given = {"job_id": named_in(received, "Job ID: "), "item_id": item_id, "result": {"v": item_id}}
     return Reply(calls=[CallTool("report_agent_job_result", given)], delay=0.05)
 
 
 def test_agent_workers_under_kills(program: Program, torture: Torture) -> None:
-    rows = 2000 if torture.is_long else 60
+    rows, wanted = (2000, torture.times(0)) if torture.is_long else (20, 1)
+    chance, kills = torture.random("agent workers"), 0
     program.extra["OPENAI_API_KEY"] = "k"
-    kills, books = 0, Books()
     with ServerThread(answer) as served:
         model = ["-m", "openai-chat:m", "--base-url", served.server.url, "--worker", "agent"]
-        for number in range(100):
+        for number in range(wanted):
             served.server.requests.clear()
             running = run(program, number, rows, "-j", "8", *model)
             wait_for_job(program, number)
-            kills += kill_and_resume(program, torture, running, longest=3.5)
-            job_id = program.job_id()
-            check_table(program.folder / f"in-{number}.csv", program.folder / f"out-{number}.csv")
+            done = kill_and_resume(program, chance, running, wanted - kills, 3.5)
+            kills += done
+            job_id, table, output = program.job_id(), *files(program, number)
+            asked = Counter(item_of(received) for received in served.server.requests)
+            torture.count(count_books(program, job_id, table, output, starts=asked.total()), kills=done)
+            check_table(table, output)
             check_totals(program, job_id, rows)
-            books += _check_requests(program, job_id, rows, served.server.requests)
-            if kills >= torture.kills:
+            _check_requests(program, job_id, rows, asked)
+            if kills >= wanted:
                 break
-    torture.tell(f"agent workers: {kills} kills, {books}")
+    torture.tell(f"agent workers: {kills} kills in {number + 1} jobs of {rows} rows")
 
 
-def _check_requests(program: Program, job_id: str, rows: int, requests: list[Received]) -> Books:
+def _check_requests(program: Program, job_id: str, rows: int, asked: Counter[str]) -> None:
     """Each attempt asks the model once. No request without its attempt; the counts are the attempts."""
-    asked = Counter(
-        line.removeprefix("Item ID: ")
-        for received in requests
-        for line in received.text.splitlines()
-        if line.startswith("Item ID: ")
-    )
     attempts = program.rows(
         "SELECT item_id, outcome, counted FROM agent_job_attempts WHERE job_id = ?", job_id
     )
@@ -117,4 +123,3 @@ def _check_requests(program: Program, job_id: str, rows: int, requests: list[Rec
     assert dict(counted) == dict(
         program.rows("SELECT item_id, attempt_count FROM agent_job_items WHERE job_id = ?", job_id)
     )
-    return Books(rows, asked.total(), len(attempts))

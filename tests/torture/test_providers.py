@@ -46,7 +46,7 @@ def job(source: Path, url: str, *, concurrency: int, seconds: float = 30.0) -> J
 
 
 async def test_a_provider_that_does_all_it_can_loses_no_row(tmp_path: Path, torture: Torture) -> None:
-    rows = 500 if torture.is_long else 40
+    rows = 500 if torture.is_long else 24
     chance = torture.random("providers")
     answered = Counter[str]()
 

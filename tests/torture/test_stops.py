@@ -1,0 +1,66 @@
+"""Owners that sleep past their lease while another takes over, and wake: the old one writes nothing."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from random import Random
+
+from tests.processes.books import check_books, count_books
+from tests.processes.program import REPORT, Program, Running, until
+from tests.torture.conftest import Torture
+
+
+def moment(chance: Random, running: Running, longest: float) -> None:
+    """Some moment of its run, or its end."""
+    ends_at = time.monotonic() + chance.uniform(0.3, longest)
+    while time.monotonic() < ends_at and running.process.poll() is None:
+        time.sleep(0.01)
+
+
+def stop(running: Running) -> bool:
+    """Put it to sleep with all its threads. False where it has ended before."""
+    if running.process.poll() is not None:
+        return False
+    os.kill(running.process.pid, signal.SIGSTOP)
+    until(lambda: _state(running.process.pid) in "TZ", "it to sleep")
+    return _state(running.process.pid) == "T"
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def age_the_lease(program: Program) -> None:
+    """As if its owner had slept for a minute: its heartbeat is old."""
+    program.rows("UPDATE agent_jobs SET lease_heartbeat_up_ms = lease_heartbeat_up_ms - 60000")
+
+
+def test_owners_that_sleep_past_their_lease(program: Program, torture: Torture) -> None:
+    rows, wanted = (60 * torture.times(0), torture.times(0)) if torture.is_long else (60, 2)
+    chance, stops = torture.random("stops"), 0
+    worker = program.worker(f'sleep "0.0$(( $$ % 9 ))"\n{REPORT}')
+    running = program.start(
+        "run", program.table(rows), "-i", "do {text}", "--id-column", "id", "-o", "out.csv", "-j", "4",
+        "--max-attempts", "1000000", "--worker", worker, "--progress", "none",
+    )  # fmt: skip
+    job_id = program.job_id()
+    while stops < wanted:
+        moment(chance, running, 1.5)
+        if not stop(running):
+            break
+        stops += 1
+        age_the_lease(program)
+        asleep, running = running, program.start("resume", job_id, "--progress", "none")
+        # It wakes while the new owner takes over, or in the midst of its work.
+        moment(chance, running, 1.5)
+        asleep.signal(signal.SIGCONT)
+        woken = asleep.end()
+        assert woken.code == 75, woken.err
+        assert "another process runs job" in woken.err
+    outcome = running.end(600)
+    assert outcome.code == 0, outcome.err
+    table, output = program.folder / "in.csv", program.folder / "out.csv"
+    torture.count(count_books(program, job_id, table, output, starts=len(program.starts())), kills=0)
+    check_books(program, job_id, table, output)
+    torture.tell(f"owners put to sleep past their lease and woken: {stops}, none wrote anything")
