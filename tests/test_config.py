@@ -372,3 +372,9 @@ def test_prices_come_from_files_variables_and_overrides(home: Path, folder: Path
         "b:c": {"input": 3.0, "output": 4.0},
         "d.e": {"input": 5.0, "output": 6.0},
     }
+
+
+def test_a_folder_of_the_name_of_the_settings_file_says_nothing(home: Path, folder: Path) -> None:
+    (folder / "rowcrew.toml").mkdir()
+    (folder.parent / "rowcrew.toml").write_text('model = "local"', encoding="utf-8")
+    assert load(home, folder).model == "local"

@@ -179,7 +179,8 @@ def _current_folder() -> Path:
 def _project_file(folder: Path) -> Path | None:
     folder = folder.absolute()
     candidates = (place / PROJECT_FILE for place in (folder, *folder.parents))
-    return next((path for path in candidates if path.exists()), None)
+    # A folder of that name holds the place while an agent's command runs (agent/builtin/guard.py).
+    return next((path for path in candidates if path.exists() and not path.is_dir()), None)
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[SettingPath, _Found]:

@@ -145,6 +145,11 @@ def test_a_thread_can_be_gone_on_with(execs: Execs) -> None:
         (("resume", "--last", "go on"), "there is no thread yet"),
         (("-C", "nowhere", "go"), "there is no folder"),
         (("--output-schema", "nowhere.json", "go"), "the output schema nowhere.json cannot be read"),
+        (
+            ("-o", "nowhere/last.txt", "go"),
+            "cannot be written to nowhere/last.txt: there is no folder nowhere",
+        ),
+        (("-o", ".", "go"), "cannot be written to .: it is a folder"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused_before_anything_is_asked(
@@ -170,6 +175,12 @@ def test_a_turn_that_fails_says_why_and_how_to_go_on(execs: Execs) -> None:
 def test_a_provider_that_was_busy_is_asked_again(execs: Execs) -> None:
     called = execs("go", script=[overloaded(), "at last"])
     assert (called.code, called.out, len(execs.asked)) == (0, "at last\n", 2)
+
+
+def test_a_turn_without_a_message_prints_none(execs: Execs) -> None:
+    called = execs("go", script=Reply())
+    assert (called.code, called.out) == (0, "")
+    assert called.err.endswith("The agent ended its turn without a message.\n")
 
 
 def test_the_last_message_can_be_written_to_a_file(execs: Execs) -> None:

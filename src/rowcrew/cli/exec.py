@@ -145,10 +145,10 @@ def _tell_end(
     if request.message_path is not None:
         _write_message(request.message_path, message)
     if ended.status is TurnStatus.COMPLETED:
-        if lines is None:
-            show(message)
         if not message:
             say("The agent ended its turn without a message.")
+        elif lines is None:
+            show(message)
         return OK
     go_on = f"rowcrew exec resume {short(ended.thread_id)} 'go on'"
     if ended.failure is not None:

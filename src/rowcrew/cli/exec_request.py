@@ -132,14 +132,16 @@ def build(session: Session, given: dict[str, Any]) -> ExecRequest:
         also_writable=given["folders"],
         collab=_collab(given),
     )
-    schema_path = given["schema_path"]
+    schema_path, message_path = given["schema_path"], given["message_path"]
+    if message_path is not None:
+        _check_writable(message_path)
     return ExecRequest(
         prompt=prompt,
         setup=setup,
         is_resumed=is_resumed,
         thread=thread,
         output_schema=None if schema_path is None else _read_schema(schema_path),
-        message_path=given["message_path"],
+        message_path=message_path,
     )
 
 
@@ -187,6 +189,21 @@ def _read_stdin() -> str:
         raise InvalidRequest(
             f"standard input is no UTF-8 (byte {error.start})", hint="save the prompt as UTF-8"
         ) from error
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything is asked and paid for."""
+    why = None
+    if path.is_dir():
+        why = "it is a folder"
+    elif not path.parent.is_dir():
+        why = f"there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "it may not be written"
+    if why is not None:
+        raise InvalidRequest(
+            f"the last message cannot be written to {path}: {why}", hint="name another file with -o"
+        )
 
 
 def _read_schema(path: Path) -> dict[str, Any]:
