@@ -283,7 +283,7 @@ def test_a_file_with_a_byte_order_mark_is_read(home: Path, folder: Path) -> None
 
 
 def test_a_folder_in_place_of_a_file_is_refused(home: Path, folder: Path) -> None:
-    (folder / "rowcrew.toml").mkdir()
+    (folder / "rowcrew.toml" / "x").mkdir(parents=True)
     assert (
         refusal(home, folder)[0]
         == f"the settings file {folder / 'rowcrew.toml'} cannot be read: Is a directory"
@@ -374,7 +374,7 @@ def test_prices_come_from_files_variables_and_overrides(home: Path, folder: Path
     }
 
 
-def test_a_folder_of_the_name_of_the_settings_file_says_nothing(home: Path, folder: Path) -> None:
+def test_an_empty_folder_of_the_name_of_the_settings_file_says_nothing(home: Path, folder: Path) -> None:
     (folder / "rowcrew.toml").mkdir()
     (folder.parent / "rowcrew.toml").write_text('model = "local"', encoding="utf-8")
     assert load(home, folder).model == "local"

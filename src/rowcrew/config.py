@@ -179,8 +179,15 @@ def _current_folder() -> Path:
 def _project_file(folder: Path) -> Path | None:
     folder = folder.absolute()
     candidates = (place / PROJECT_FILE for place in (folder, *folder.parents))
-    # A folder of that name holds the place while an agent's command runs (agent/builtin/guard.py).
-    return next((path for path in candidates if path.exists() and not path.is_dir()), None)
+    return next((path for path in candidates if path.exists() and not _is_place(path)), None)
+
+
+def _is_place(path: Path) -> bool:
+    """An empty folder of that name only holds the place while an agent's command runs (builtin/guard.py)."""
+    try:
+        return path.is_dir() and not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[SettingPath, _Found]:

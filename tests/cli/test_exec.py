@@ -147,7 +147,7 @@ def test_a_thread_can_be_gone_on_with(execs: Execs) -> None:
         (("--output-schema", "nowhere.json", "go"), "the output schema nowhere.json cannot be read"),
         (
             ("-o", "nowhere/last.txt", "go"),
-            "cannot be written to nowhere/last.txt: there is no folder nowhere",
+            "cannot be written to nowhere/last.txt: there is no folder",
         ),
         (("-o", ".", "go"), "cannot be written to .: it is a folder"),
     ],
