@@ -244,3 +244,15 @@ async def test_a_script_may_hold_answers_back_and_the_peak_is_known(http: aiohtt
         gate.set()
         assert {response.status for response in await asyncio.gather(*asking)} == {200}
         assert (server.peak, server.answered) == (40, 40)
+
+
+async def test_a_tool_of_a_namespace_is_named_and_called_with_it() -> None:
+    script = [Reply(calls=[CallTool("look", {"at": 1}, id="c1", namespace="mcp__eyes")])]
+    tools = [{"type": "namespace", "name": "mcp__eyes", "tools": [{"type": "function", "name": "look"}]}]
+    async with ModelServer(script) as server, aiohttp.ClientSession() as session:
+        asked = await session.post(
+            f"{server.url}/responses", json={"model": "m", "input": "?", "tools": tools}
+        )
+        [item] = (await asked.json())["output"]
+        assert server.requests[0].tool_names == ["mcp__eyes.look"]
+    assert (item["namespace"], item["name"], item["call_id"]) == ("mcp__eyes", "look", "c1")

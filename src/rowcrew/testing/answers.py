@@ -9,11 +9,15 @@ Api = Literal["chat", "responses"]
 
 @dataclass(frozen=True, slots=True)
 class CallTool:
-    """One tool call of a reply. Text as `arguments` is sent as it stands, so it may be broken JSON."""
+    """One tool call of a reply. Text as `arguments` is sent as it stands, so it may be broken JSON.
+
+    `namespace` is the group of tools that the name is from; only the Responses interface has them.
+    """
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
     id: str | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +147,16 @@ class Received:
 
     @property
     def tool_names(self) -> list[str]:
-        """The tools on offer, in order. Tools that are not functions are named by their type."""
-        tools = self.body.get("tools") or []
-        return [str((tool.get("function") or tool).get("name") or tool.get("type")) for tool in tools]
+        """The tools on offer, in order, those of a namespace as `namespace.name`.
+
+        Tools that are neither functions nor in a namespace are named by their type.
+        """
+        names: list[str] = []
+        for tool in self.body.get("tools") or []:
+            name = str((tool.get("function") or tool).get("name") or tool.get("type"))
+            inner = tool.get("tools") if tool.get("type") == "namespace" else None
+            names += [name] if inner is None else [f"{name}.{one.get('name')}" for one in inner]
+        return names
 
     @property
     def tool_outputs(self) -> dict[str, str]:

@@ -153,6 +153,7 @@ def _output(received: Received, reply: Reply) -> list[dict[str, Any]]:
             "name": call.name,
             "arguments": _arguments(call),
             "status": "completed",
+            **({} if call.namespace is None else {"namespace": call.namespace}),
         }
         for index, call in enumerate(reply.calls)
     )
