@@ -1,10 +1,11 @@
 """Owners that sleep past their lease while another takes over, and wake: the old one writes nothing."""
 
-import os
 import signal
 import time
 from pathlib import Path
 from random import Random
+
+import apsw
 
 from tests.processes.books import check_books, count_books
 from tests.processes.program import REPORT, Program, Running, until
@@ -18,22 +19,32 @@ def moment(chance: Random, running: Running, longest: float) -> None:
         time.sleep(0.01)
 
 
-def stop(running: Running) -> bool:
-    """Put it to sleep with all its threads. False where it has ended before."""
-    if running.process.poll() is not None:
-        return False
-    os.kill(running.process.pid, signal.SIGSTOP)
-    until(lambda: _state(running.process.pid) in "TZ", "it to sleep")
-    return _state(running.process.pid) == "T"
+def stop(program: Program, running: Running) -> bool:
+    """Put it to sleep for a minute, as its lease has it. False where it has ended before."""
+    while running.process.poll() is None:
+        running.signal(signal.SIGSTOP)
+        until(lambda: _state(running.process.pid) in "TZ", "it to sleep")
+        if _state(running.process.pid) == "T" and _age_the_lease(program):
+            return True
+        # It fell asleep in the midst of a write: nobody can write until it wakes.
+        running.signal(signal.SIGCONT)
+        time.sleep(0.01)
+    return False
 
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def age_the_lease(program: Program) -> None:
-    """As if its owner had slept for a minute: its heartbeat is old."""
-    program.rows("UPDATE agent_jobs SET lease_heartbeat_up_ms = lease_heartbeat_up_ms - 60000")
+def _age_the_lease(program: Program) -> bool:
+    connection = apsw.Connection(str(program.home / "state_1.sqlite"))
+    try:
+        connection.execute("UPDATE agent_jobs SET lease_heartbeat_up_ms = lease_heartbeat_up_ms - 60000")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def test_owners_that_sleep_past_their_lease(program: Program, torture: Torture) -> None:
@@ -47,10 +58,9 @@ def test_owners_that_sleep_past_their_lease(program: Program, torture: Torture) 
     job_id = program.job_id()
     while stops < wanted:
         moment(chance, running, 1.5)
-        if not stop(running):
+        if not stop(program, running):
             break
         stops += 1
-        age_the_lease(program)
         asleep, running = running, program.start("resume", job_id, "--progress", "none")
         # It wakes while the new owner takes over, or in the midst of its work.
         moment(chance, running, 1.5)
