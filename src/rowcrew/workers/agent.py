@@ -12,7 +12,7 @@ from typing import Any
 from rowcrew.agent.builtin import Sandbox, builtin_tools
 from rowcrew.agent.control import SHUTDOWN_SECONDS, AgentControl
 from rowcrew.agent.ledger import ThreadLedger
-from rowcrew.agent.models import ModelChoice, ModelClient, choose
+from rowcrew.agent.models import ModelChoice, ModelClient
 from rowcrew.agent.registry import AgentRegistry
 from rowcrew.agent.thread import AgentSpec, AgentThread, SentTurn
 from rowcrew.agent.tools import Arguments, Tool, ToolCall, ToolRegistry, ToolResult
@@ -23,10 +23,11 @@ from rowcrew.domain.job import JobSettings
 from rowcrew.domain.lifecycle import TurnStatus
 from rowcrew.domain.schema import compact
 from rowcrew.domain.thread import NewThread, preview_of
-from rowcrew.errors import Conflict, ErrorClass, InvalidRequest
+from rowcrew.errors import Conflict, ErrorClass
 from rowcrew.processes import ProcessIdentity
 from rowcrew.workers.contract import Ended, Worker, WorkOrder
 from rowcrew.workers.kinds import Surroundings
+from rowcrew.workers.models import model_of_job
 
 # Where the rows of workers' threads say that they come from.
 SOURCE = "job"
@@ -72,17 +73,7 @@ REPORT = Tool(
 
 async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "AgentKind":
     """What a job's settings mean. Raises InvalidRequest."""
-    if settings.model is None:
-        raise InvalidRequest(
-            "no model is chosen", hint="add --model, such as --model openai:gpt-5 or --model local"
-        )
-    choice = choose(
-        settings.model,
-        settings.base_url,
-        model_providers=surroundings.model_providers,
-        prices=surroundings.prices,
-        home=surroundings.home,
-    )
+    choice = model_of_job(settings, surroundings)
     folder = Path(settings.working_folder)
     sandbox = Sandbox.open(settings.sandbox_mode, folder, protected=[surroundings.home])
     if surroundings.agents is not None:
@@ -149,6 +140,7 @@ class AgentKind:
             INSTRUCTIONS,
             request_timeout=self._request_timeout,
             saves_early=False,
+            streams=False,
         )
         thread = await self._control.spawn(spec, thread_id=order.thread_id)
         if self.ledger is not None:

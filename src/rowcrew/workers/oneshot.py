@@ -11,14 +11,15 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
-from rowcrew.agent.models import ModelChoice, ModelClient, choose
+from rowcrew.agent.models import ModelChoice, ModelClient
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.job import JobSettings
 from rowcrew.domain.schema import InvalidResult, parse_answer
-from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
+from rowcrew.errors import ErrorClass, ModelError
 from rowcrew.processes import ProcessIdentity
 from rowcrew.workers.contract import Ended, WorkOrder
 from rowcrew.workers.kinds import Surroundings
+from rowcrew.workers.models import model_of_job
 
 MAX_REPAIRS = 2
 DEFAULT_SCHEMA: dict[str, Any] = {
@@ -33,18 +34,7 @@ _FILTERED = "the provider withheld the answer (content filter)"
 
 async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "OneshotKind":
     """What a job's settings mean. Raises InvalidRequest."""
-    if settings.model is None:
-        raise InvalidRequest(
-            "no model is chosen", hint="add --model, such as --model openai:gpt-5 or --model local"
-        )
-    choice = choose(
-        settings.model,
-        settings.base_url,
-        model_providers=surroundings.model_providers,
-        prices=surroundings.prices,
-        home=surroundings.home,
-    )
-    return await open_oneshot(choice)
+    return await open_oneshot(model_of_job(settings, surroundings))
 
 
 async def open_oneshot(
