@@ -332,7 +332,7 @@ def test_a_deleted_thread_leaves_nothing(history: HistoryStore, connection: apsw
 
 
 def facts_of(turn_id: str, *items: TurnItem, **ended: Any) -> tuple[TurnStarted, list[TurnItem], TurnEnded]:
-    key = {"thread_id": "t", "turn_id": turn_id}
+    key: dict[str, Any] = {"thread_id": "t", "turn_id": turn_id}
     values = {"status": TurnStatus.COMPLETED, "started_at_ms": 5, "duration_ms": 4, **ended}
     return TurnStarted(**key, at_ms=5), list(items), TurnEnded(**key, at_ms=9, **values)
 
