@@ -146,9 +146,9 @@ class Program:
 
     # -- what became of it ------------------------------------------------------------------------------
 
-    def rows(self, query: str, *values: Any) -> list[Any]:
-        """What the state file says; nothing while it is not there yet."""
-        path = self.home / "state_1.sqlite"
+    def rows(self, query: str, *values: Any, file: str = "state_1.sqlite") -> list[Any]:
+        """What the state file says, or another; nothing while it is not there yet."""
+        path = self.home / file
         if not path.exists():
             return []
         connection = apsw.Connection(str(path))

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from rowcrew.agent.queueing import TurnQueue
 from rowcrew.config import Settings
+from rowcrew.domain.ids import new_id
 from rowcrew.domain.job import JobSettings
 from rowcrew.domain.thread import NewThread
 from rowcrew.engine import Engine
 from rowcrew.errors import Conflict, InvalidRequest, NotFound
+from rowcrew.processes import identify
 from rowcrew.scheduler.creation import JobRequest
 from rowcrew.store.database import Connection
 from rowcrew.store.threads import ThreadStore
+from rowcrew.store.turn_queue import TurnQueueStore
 
 VERBS = ("create", "status", "list_jobs", "run", "run", "cancel", "pause", "export", "queue_add")
 THREAD = "11111111-0000-4000-8000-00000000000f"
@@ -61,6 +64,21 @@ class Hammer:
     async def queue_add(self) -> None:
         turns = TurnQueue(await self.engine.database("queue"), await self.engine.thread_catalog())
         await turns.add(THREAD, f"text {self.chance.random()}")
+
+    async def queue_claim(self) -> None:
+        """As a dispatcher does: take the head, give it a turn, and remove it when that has ended."""
+        queue, owner, turn_id = await self.engine.database("queue"), identify(), new_id()
+        claimed = await queue.write(
+            lambda connection: TurnQueueStore(connection).claim_head(THREAD, owner=owner, now=1)
+        )
+        if claimed is None:
+            raise NotFound("nothing to claim now")
+        await queue.write(
+            lambda connection: TurnQueueStore(connection).set_turn_id(claimed.id, turn_id=turn_id, now=2)
+        )
+        assert await queue.write(
+            lambda connection: TurnQueueStore(connection).remove(THREAD, turn_id=turn_id)
+        )
 
     async def _some(self) -> str:
         return self.chance.choice(await self.engine.jobs.list()).job.id

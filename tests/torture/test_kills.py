@@ -53,11 +53,14 @@ def kill_and_resume(program: Program, chance: Random, running: Running, most: in
 
 
 def test_command_workers_under_kills(program: Program, torture: Torture) -> None:
-    rows, wanted = (600, torture.times(0)) if torture.is_long else (30, 3)
-    chance, kills = torture.random("command workers"), 0
+    wanted = torture.times(3)
+    chance, kills, total = torture.random("command workers"), 0, 0
     worker = program.worker(f'sleep "0.0$(( $$ % 9 ))"\n{REPORT}')
-    for number in range(wanted):
+    for number in range(10 * wanted):
         program.starts_path.unlink(missing_ok=True)
+        # Few rows, so that many kills meet an end; and many.
+        rows = chance.choice([20, 60, 400]) if torture.is_long else 30
+        total += rows
         running = run(program, number, rows, "-j", "8", "--worker", worker)
         wait_for_job(program, number)
         done = kill_and_resume(program, chance, running, wanted - kills, 1.2)
@@ -67,7 +70,7 @@ def test_command_workers_under_kills(program: Program, torture: Torture) -> None
         check_books(program, job_id, table, output)
         if kills >= wanted:
             break
-    torture.tell(f"command workers: {kills} kills in {number + 1} jobs of {rows} rows")
+    torture.tell(f"command workers: {kills} kills in {number + 1} jobs of {total} rows")
 
 
 def named_in(received: Received, label: str) -> str:
@@ -87,13 +90,15 @@ def answer(received: Received) -> Reply:
 
 
 def test_agent_workers_under_kills(program: Program, torture: Torture) -> None:
-    rows, wanted = (2000, torture.times(0)) if torture.is_long else (20, 1)
-    chance, kills = torture.random("agent workers"), 0
+    wanted = torture.times(1)
+    chance, kills, total = torture.random("agent workers"), 0, 0
     program.extra["OPENAI_API_KEY"] = "k"
     with ServerThread(answer) as served:
         model = ["-m", "openai-chat:m", "--base-url", served.server.url, "--worker", "agent"]
-        for number in range(wanted):
+        for number in range(10 * wanted):
             served.server.requests.clear()
+            rows = chance.choice([100, 1000]) if torture.is_long else 20
+            total += rows
             running = run(program, number, rows, "-j", "8", *model)
             wait_for_job(program, number)
             done = kill_and_resume(program, chance, running, wanted - kills, 3.5)
@@ -106,7 +111,7 @@ def test_agent_workers_under_kills(program: Program, torture: Torture) -> None:
             _check_requests(program, job_id, rows, asked)
             if kills >= wanted:
                 break
-    torture.tell(f"agent workers: {kills} kills in {number + 1} jobs of {rows} rows")
+    torture.tell(f"agent workers: {kills} kills in {number + 1} jobs of {total} rows")
 
 
 def _check_requests(program: Program, job_id: str, rows: int, asked: Counter[str]) -> None:
