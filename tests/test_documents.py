@@ -189,6 +189,8 @@ def test_every_test_that_shows_a_guarantee_is_there() -> None:
         or (name and f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8"))
     ]
     assert (len(named) > 30, missing) == (True, [])
+    promises = [line for line in text.splitlines() if line.startswith("| ") and "| shown by |" not in line]
+    assert [line for line in promises if "`tests/" not in line.split("|")[3]] == []
 
 
 def test_the_guide_names_every_error_class() -> None:

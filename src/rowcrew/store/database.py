@@ -68,7 +68,10 @@ def as_store_errors(path: Path) -> Iterator[None]:
     except apsw.FullError as error:
         raise DiskFull(f"no room on the disk for {path}", hint="free some space, then resume") from error
     except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreBusy(f"{path} stayed locked by another process", hint="try again in a moment") from error
+        raise StoreBusy(
+            f"{path} stayed locked by another process",
+            hint="try again in a moment; a rowcrew stopped with Ctrl-Z must go on or be ended first",
+        ) from error
     except apsw.IOError as error:
         # A full disk where SQLite makes the index of its log is an input-output error to it.
         if _has_room(path.parent):
