@@ -122,6 +122,8 @@ class Program:
                 stderr=err,
                 # A session of its own, as on a terminal of its own: a signal meant for one stays with it.
                 start_new_session=True,
+                # And heeds Ctrl-C, also where whoever runs the tests in the background ignores it.
+                preexec_fn=_heed_interrupts,
             )
         self.calls.append(Running(process, out_path, err_path))
         return self.calls[-1]
@@ -197,6 +199,10 @@ class Program:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _environments() -> list[tuple[int, list[bytes]]]:
