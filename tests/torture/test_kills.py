@@ -73,6 +73,27 @@ def test_command_workers_under_kills(program: Program, torture: Torture) -> None
     torture.tell(f"command workers: {kills} kills in {number + 1} jobs of {total} rows")
 
 
+def test_kills_while_a_job_is_made(program: Program, torture: Torture) -> None:
+    """There is no job or a whole one; and what comes next finds nothing in its way."""
+    wanted, rows = torture.times(2), 20_000
+    chance = torture.random("making")
+    table = program.table(rows)
+    for number in range(wanted):
+        words = ("run", table, "-i", f"{number}: do {{text}}", "--worker", "command:sleep 60", "-j", "1")
+        running = program.start(*words, "-o", f"out-{number}.csv")
+        time.sleep(chance.uniform(0.2, 1.2))
+        running.kill()
+    totals = program.rows("SELECT job_id, total FROM agent_job_totals ORDER BY 1")
+    counted = program.rows("SELECT job_id, count(*) FROM agent_job_items GROUP BY 1 ORDER BY 1")
+    jobs = program.rows("SELECT id, ? FROM agent_jobs ORDER BY 1", rows)
+    assert (totals, counted) == (jobs, jobs)
+    for job_id, _ in jobs:
+        assert program.call("cancel", job_id).code == 0
+    assert program.live_workers() == []
+    torture.kills += wanted
+    torture.tell(f"kills while a job of {rows} rows is made: {wanted}, of which {len(jobs)} left a whole job")
+
+
 def named_in(received: Received, label: str) -> str:
     """What the worker's prompt says after that label."""
     return next(line for line in received.text.splitlines() if line.startswith(label)).removeprefix(label)
