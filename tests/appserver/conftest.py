@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,11 +48,12 @@ class Client:
     async def receive(self) -> bytes | TooLong | None:
         return await self.to_server.get()
 
-    async def send(self, frame: bytes) -> None:
-        await self.reads.wait()
-        assert b"\n" not in frame
-        self.told.append(json.loads(frame))
-        self.changed.set()
+    async def send(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            await self.reads.wait()
+            assert b"\n" not in frame
+            self.told.append(json.loads(frame))
+            self.changed.set()
 
     # -- what a test says and waits for -----------------------------------------------------------------
 

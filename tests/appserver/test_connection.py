@@ -40,6 +40,14 @@ async def test_nothing_is_answered_before_initialize_and_initialize_only_once(de
         (b"{", -32600, "the message is not valid JSON"),
         (b"\xff\xfe", -32600, "the message is not valid JSON"),
         (b"[" * 100_000, -32600, "the message is not valid JSON"),
+        (b'{"id":1,"method":"thread/list","params":{"limit":NaN}}', -32600, "NaN is no number of JSON"),
+        (b'{"id":1,"method":"thread/list","params":{"limit":1e999}}', -32600, "1e999 is no number of JSON"),
+        (b'{"id":' + b"9" * 5000 + b',"method":"thread/list"}', -32600, "the message is not valid JSON"),
+        (
+            b'{"id":1,"method":"x","params":' + b"[" * 200 + b"]" * 200 + b"}",
+            -32600,
+            "at most 128 levels deep",
+        ),
         (b"[]", -32600, "a message must be one JSON object"),
         (b"17", -32600, "a message must be one JSON object"),
         (b'{"id":1}', -32600, "`method` is missing or no string"),
@@ -83,6 +91,13 @@ async def test_answers_and_notifications_of_a_client_ask_for_nothing(desk: Desk)
         client.write(line)
     await client.call("thread/list")
     assert len(client.told) == before + 1
+
+
+async def test_half_a_character_becomes_a_replacement_character(desk: Desk) -> None:
+    client = await desk.client()
+    turn = await client.say(await desk.thread(client), "half: \ud83d, whole: \U0001f600")
+    assert turn["status"] == "completed"
+    assert turn["items"][0]["content"][0]["text"] == "half: \ufffd, whole: \U0001f600"
 
 
 async def test_a_flood_of_ten_thousand_requests_is_answered_to_the_last_one(desk: Desk) -> None:

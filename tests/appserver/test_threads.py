@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from rowcrew.agent.durable import DurableJournal
+from rowcrew.agent.tools import ToolRegistry
+from rowcrew.appserver import notifications
+from rowcrew.errors import DiskFull
 from rowcrew.testing import CallTool, Reply, unauthorized
 from tests.appserver.conftest import Client, Desk, Failure, Opened
 
@@ -14,10 +18,10 @@ ONE_MESSAGE = [
     "turn/started",
     "item/started",
     "item/completed",
-    "thread/tokenUsage/updated",
     "item/started",
     "item/agentMessage/delta",
     "item/completed",
+    "thread/tokenUsage/updated",
     "turn/completed",
 ]
 
@@ -251,6 +255,84 @@ async def test_the_end_of_the_server_ends_the_turns_and_tells_it(open_desk: Open
         await reached.wait()
     assert (await client.turn_ended(turn_id))["status"] == "interrupted"
     assert client.methods(turn_id)[-1] == "turn/completed"
+
+
+async def test_a_turn_that_never_starts_is_told_to_have_ended(open_desk: Opened) -> None:
+    gate, reached = asyncio.Event(), asyncio.Event()
+    async with open_desk(holding(gate, reached)) as desk:
+        client = await desk.client()
+        thread_id = await desk.thread(client)
+        first = await start(client, thread_id, "first")
+        await reached.wait()
+        second = await start(client, thread_id, "second")
+        await client.call("thread/archive", threadId=thread_id)
+        assert (await client.turn_ended(first))["status"] == "interrupted"
+        never = await client.turn_ended(second)
+        assert (never["status"], never["items"], never["itemsView"]) == ("interrupted", [], "notLoaded")
+        assert client.methods(second) == ["turn/completed"]
+
+
+async def test_a_turn_whose_telling_breaks_still_ends_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await desk.client()
+    thread_id = await desk.thread(client)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("for a test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(notifications, "wire_turn", broken)
+        turn_id = await start(client, thread_id, "hello")
+        turn = await client.turn_ended(turn_id)
+    assert (turn["status"], turn["itemsView"]) == ("completed", "notLoaded")
+    assert client.methods(turn_id).count("turn/completed") == 1
+    assert "a notification could not be made" in caplog.text
+    assert client.methods((await client.say(thread_id, "again"))["id"]) == ONE_MESSAGE
+
+
+async def test_a_tool_that_breaks_fails_the_turn_and_no_item_stays_open(
+    open_desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("for a test")
+
+    monkeypatch.setattr(ToolRegistry, "run", broken)
+    async with open_desk([Reply(calls=[CallTool("list_dir", {})])]) as desk:
+        client = await desk.client()
+        turn = await client.say(await desk.thread(client), "look")
+        assert turn["status"] == "failed"
+        assert "ZeroDivisionError: for a test" in turn["error"]["message"]
+        methods = client.methods(turn["id"])
+        assert methods.count("item/started") == methods.count("item/completed") == 2
+        assert methods[-2:] == ["error", "turn/completed"]
+
+
+async def test_a_tool_that_refuses_is_told_to_the_model_and_the_turn_goes_on(open_desk: Opened) -> None:
+    script = [Reply(calls=[CallTool("read_file", {"path": "none"})]), Reply(text="I see")]
+    async with open_desk(script) as desk:
+        client = await desk.client()
+        turn = await client.say(await desk.thread(client), "look")
+        assert (turn["status"], turn["items"][-1]["text"]) == ("completed", "I see")
+        assert (turn["items"][1]["status"], turn["items"][1]["success"]) == ("failed", False)
+        assert client.methods(turn["id"])[-1] == "turn/completed"
+
+
+async def test_a_turn_that_cannot_be_written_down_has_failed_and_ends_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await desk.client()
+    thread_id = await desk.thread(client)
+
+    async def full(*_: object, **__: object) -> None:
+        raise DiskFull("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DurableJournal, "flush", full)
+        turn = await client.say(thread_id, "hello")
+    assert (turn["status"], turn["error"]["message"]) == ("failed", "the disk is full")
+    assert client.methods(turn["id"]).count("turn/completed") == 1
+    assert (await client.say(thread_id, "again"))["status"] == "completed"
 
 
 @pytest.mark.parametrize(

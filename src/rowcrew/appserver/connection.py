@@ -8,9 +8,11 @@ full refuses further requests at once, and one whose client does not read is not
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+import math
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +21,7 @@ from rowcrew.appserver import errors
 from rowcrew.appserver.errors import RpcError, overloaded, rpc_error_of
 from rowcrew.appserver.framing import MAX_MESSAGE_BYTES, TooLong
 from rowcrew.appserver.outbox import Outbox
+from rowcrew.domain.json_text import clean, is_deeper_than
 from rowcrew.errors import RowcrewError
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,11 @@ MAX_REQUESTS = 64
 REQUEST_SECONDS = 120.0
 # What requests under way get when the client has said its last word.
 LAST_REQUESTS_SECONDS = 20.0
+
+# Messages of clients have a handful of levels; a schema in one has a few more.
+MAX_DEPTH = 128
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 RequestId = str | int
 
@@ -39,7 +47,7 @@ class Transport(Protocol):
         """The next message; None when there will be no more."""
         ...
 
-    async def send(self, frame: bytes) -> None:
+    async def send(self, frames: Sequence[bytes]) -> None:
         """Returns when the client can take more. ConnectionError when it has gone."""
         ...
 
@@ -87,8 +95,8 @@ class Connection:
     async def write(self) -> None:
         """Send what is in the outbox until it is closed and empty, or the client has gone."""
         try:
-            while (frame := await self.outbox.take()) is not None:
-                await self._transport.send(frame)
+            while frames := await self.outbox.take():
+                await self._transport.send(frames)
         except OSError:
             log.info("the client has gone")
         finally:
@@ -113,7 +121,8 @@ class Connection:
             await asyncio.sleep(0)
 
     async def _take(self, message: bytes | TooLong) -> None:
-        parsed = _parse(message)
+        text = _decode(message)
+        parsed = _parse(text)
         method, request_id = parsed.get("method"), parsed.get("id")
         if request_id is not None and not _is_id(request_id):
             raise RpcError(errors.INVALID_REQUEST, "`id` must be a string or a whole number")
@@ -123,6 +132,9 @@ class Connection:
             self._answer_error(
                 request_id, RpcError(errors.INVALID_REQUEST, "`method` is missing or no string")
             )
+        elif is_deeper_than(MAX_DEPTH, text):
+            refusal = f"a message may be nested at most {MAX_DEPTH} levels deep"
+            self._answer_error(request_id, RpcError(errors.INVALID_REQUEST, refusal))
         elif request_id is None:
             return  # a notification: `initialized` is the only one there is, and says nothing new
         elif method == "initialize":
@@ -198,16 +210,38 @@ class Methods(Protocol):
     def find(self, name: str) -> Method | None: ...
 
 
-def _parse(message: bytes | TooLong) -> dict[str, Any]:
+def _decode(message: bytes | TooLong) -> str:
     if isinstance(message, TooLong):
         raise RpcError(errors.INVALID_REQUEST, f"a message may have at most {MAX_MESSAGE_BYTES} bytes")
     try:
-        parsed = json.loads(message)
+        return message.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_json(error) from None
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+        # Half a character, which no file can hold, can only come as an escape.
+        parsed = clean(parsed) if _SURROGATE.search(text) else parsed
     except (ValueError, RecursionError) as error:
-        raise RpcError(errors.INVALID_REQUEST, f"the message is not valid JSON: {error}") from None
+        raise _not_json(error) from None
     if not isinstance(parsed, dict):
         raise RpcError(errors.INVALID_REQUEST, "a message must be one JSON object")
     return parsed
+
+
+def _not_json(error: Exception) -> RpcError:
+    return RpcError(errors.INVALID_REQUEST, f"the message is not valid JSON: {error}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} is no number of JSON")
 
 
 def _is_id(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from rowcrew.appserver.entities import Strict, Wire
 
@@ -60,7 +60,7 @@ class JobListParams(Strict):
 
 class JobItemsParams(JobIdParams):
     status: Literal["pending", "running", "completed", "failed"] | None = None
-    offset: NonNegativeInt = 0
+    offset: int = Field(default=0, ge=0, le=2**53)
     limit: int = Field(default=100, ge=1, le=1000)
 
 

@@ -4,12 +4,14 @@ Discipline: one event loop. Before each fact it waits for room in the client's o
 drops deltas for it, and never an item's completion or a turn's end.
 """
 
+import asyncio
 import logging
 
 from rowcrew.agent.service import ThreadService
+from rowcrew.agent.thread import SentTurn
 from rowcrew.appserver import protocol as wire
 from rowcrew.appserver.connection import Connection
-from rowcrew.appserver.entities import Wire
+from rowcrew.appserver.entities import Wire, WireTurn
 from rowcrew.appserver.translate import (
     wire_failure,
     wire_item,
@@ -58,9 +60,11 @@ class Feed:
             await self._connection.outbox.room()
             try:
                 await self._tell(fact)
-            except RowcrewError:
-                # A look at the store failed; what comes next may be told all the same.
+            except Exception:
+                # A look at the store failed, or a thing has no shape; what comes next is told all the same.
                 log.exception("a notification could not be made")
+                if isinstance(fact, TurnEnded):
+                    self._notify("turn/completed", bare_end(fact.thread_id, fact.turn_id, str(fact.status)))
 
     def _wants(self, fact: Fact) -> bool:
         return not isinstance(fact, TurnFact) or fact.thread_id in self._connection.peer.threads
@@ -171,3 +175,19 @@ class Feed:
 
     def _notify(self, method: str, params: Wire) -> None:
         self._connection.notify(method, params)
+
+
+def bare_end(thread_id: str, turn_id: str, status: str) -> wire.TurnCompletedNotification:
+    """The end of a turn of which nothing else can be told; its items are to be read."""
+    turn = WireTurn(id=turn_id, status=status, items_view="notLoaded")  # type: ignore[arg-type]
+    return wire.TurnCompletedNotification(thread_id=thread_id, turn=turn)
+
+
+def tell_if_never_started(connection: Connection, thread_id: str, sent: SentTurn) -> None:
+    """A client that was given a turn's id hears of its end, also when the thread ends before it starts."""
+
+    def tell(ended: "asyncio.Future[TurnEnded | None]") -> None:
+        if not ended.cancelled() and ended.result() is None:
+            connection.notify("turn/completed", bare_end(thread_id, sent.turn_id, "interrupted"))
+
+    sent.ended.add_done_callback(tell)

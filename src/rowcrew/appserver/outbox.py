@@ -8,6 +8,8 @@ import asyncio
 from collections import deque
 
 CAPACITY_BYTES = 8 * 1024 * 1024
+# What goes out at once: many small frames cost one write then, and a large one is not held up by others.
+BATCH_BYTES = 64 * 1024
 
 
 class Outbox:
@@ -44,18 +46,22 @@ class Outbox:
         """Return when less than the capacity waits, or nobody will read any more."""
         await self._room.wait()
 
-    async def take(self) -> bytes | None:
-        """The next frame; None after `close`, when all have been taken."""
+    async def take(self) -> list[bytes]:
+        """The next frames, as many as may go out at once; none after `close`, when all have been taken."""
         while not self._frames:
             if self._closed:
-                return None
+                return []
             self._filled.clear()
             await self._filled.wait()
-        frame = self._frames.popleft()
-        self._size -= len(frame)
+        taken = [self._frames.popleft()]
+        size = len(taken[0])
+        while self._frames and size + len(self._frames[0]) <= BATCH_BYTES:
+            taken.append(self._frames.popleft())
+            size += len(taken[-1])
+        self._size -= size
         if self._size < self._capacity:
             self._room.set()
-        return frame
+        return taken
 
     def close(self, *, drop: bool = False) -> None:
         """Take nothing more in. `drop`: the client has gone, what waits is of no use."""

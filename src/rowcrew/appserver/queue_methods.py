@@ -7,6 +7,7 @@ from rowcrew.appserver import queue_protocol as wire
 from rowcrew.appserver.connection import Connection, Run
 from rowcrew.appserver.entities import Wire, WireTurn
 from rowcrew.appserver.errors import RpcError
+from rowcrew.appserver.notifications import tell_if_never_started
 from rowcrew.appserver.protocol import Empty
 from rowcrew.appserver.services import Services
 from rowcrew.appserver.translate import text_of, wire_queued
@@ -77,6 +78,7 @@ class QueueMethods:
             raise NotFound(f"thread not loaded: {params.thread_id}", hint="call thread/resume first")
         connection.peer.threads.add(params.thread_id)
         sent = await self._dispatcher.start_head(params.thread_id, entry_id=params.queued_submission_id)
+        tell_if_never_started(connection, params.thread_id, sent)
         return wire.ThreadQueueStartResponse(turn=WireTurn(id=sent.turn_id, status="inProgress"))
 
 

@@ -62,8 +62,8 @@ class AppServer:
             finally:
                 await server.close()
 
-    async def serve(self, transport: Transport) -> None:
-        """One client, until it has gone or the server ends."""
+    async def serve(self, transport: Transport, *, alone: bool = False) -> None:
+        """One client, until it has gone or the server ends. `alone`: the server ends when it says no more."""
         connection = Connection(transport, self.methods)
         feed = Feed(connection, self._threads)
         self._connections[connection] = feed
@@ -73,6 +73,8 @@ class AppServer:
             if self._ending.is_set():
                 connection.stop()
             await connection.serve()
+            if alone:
+                self.begin_end()
             if self._ending.is_set():
                 # What the threads say at their end still goes to this client.
                 await self._ended.wait()
@@ -86,6 +88,10 @@ class AppServer:
             for task in (telling, writing):
                 task.cancel()
             await asyncio.gather(telling, writing, return_exceptions=True)
+
+    async def until_ending(self) -> None:
+        """Return when the end has begun; who opened the server closes it then."""
+        await self._ending.wait()
 
     def begin_end(self) -> None:
         """Read no more requests; the connections stay until `close` has ended what they may hear of."""

@@ -1,13 +1,16 @@
 """Standard input and output as a transport. It takes both for itself: nobody else writes a byte of a frame.
 
-Reading and writing are threads' work, because the two may be pipes, files or terminals, and an end that does
-not read must not hold up the event loop. They are daemons: a read that never returns ends with the process.
+Reading and writing are the work of one thread each, because the two may be pipes, files or terminals, and an
+end that does not read must not hold up the event loop. They are daemons: a read that never returns ends with
+the process.
 """
 
 import asyncio
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
+from queue import SimpleQueue
 
 from rowcrew.appserver.framing import LineSplitter, TooLong
 
@@ -25,11 +28,13 @@ class StdioTransport:
         self._lines: deque[bytes | TooLong] = deque()
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         self._over = False
-        self._started = False
+        self._reads = False
+        self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        self._writes = False
 
     async def receive(self) -> bytes | TooLong | None:
-        if not self._started:
-            self._started = True
+        if not self._reads:
+            self._reads = True
             threading.Thread(target=self._read, name="standard input", daemon=True).start()
         while not self._lines and not self._over:
             chunk = await self._chunks.get()
@@ -37,9 +42,12 @@ class StdioTransport:
             self._lines += self._splitter.feed(chunk) if chunk else self._splitter.finish()
         return self._lines.popleft() if self._lines else None
 
-    async def send(self, frame: bytes) -> None:
+    async def send(self, frames: Sequence[bytes]) -> None:
+        if not self._writes:
+            self._writes = True
+            threading.Thread(target=self._write, name="standard output", daemon=True).start()
         done: asyncio.Future[None] = self._loop.create_future()
-        threading.Thread(target=self._write, args=(frame + b"\n", done), daemon=True).start()
+        self._outgoing.put((b"\n".join([*frames, b""]), done))
         await done
 
     def _read(self) -> None:
@@ -54,18 +62,20 @@ class StdioTransport:
             except (RuntimeError, asyncio.CancelledError):
                 return  # the loop has ended
 
-    def _write(self, data: bytes, done: asyncio.Future[None]) -> None:
-        error: OSError | None = None
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._writing_fd, view) :]
-        except OSError as broken:
-            error = broken
-        try:
-            self._loop.call_soon_threadsafe(_settle, done, error)
-        except RuntimeError:
-            return  # the loop has ended
+    def _write(self) -> None:
+        while True:
+            data, done = self._outgoing.get()
+            error: OSError | None = None
+            view = memoryview(data)
+            try:
+                while view:
+                    view = view[os.write(self._writing_fd, view) :]
+            except OSError as broken:
+                error = broken
+            try:
+                self._loop.call_soon_threadsafe(_settle, done, error)
+            except RuntimeError:
+                return  # the loop has ended
 
 
 def _settle(done: asyncio.Future[None], error: OSError | None) -> None:

@@ -9,6 +9,7 @@ from rowcrew.appserver import protocol as wire
 from rowcrew.appserver.connection import Connection, Run
 from rowcrew.appserver.entities import SandboxPolicy, Wire, WireThread, WireTurn, WorkspaceWritePolicy
 from rowcrew.appserver.errors import RpcError
+from rowcrew.appserver.notifications import tell_if_never_started
 from rowcrew.appserver.services import Services
 from rowcrew.appserver.translate import provider_of, text_of, wire_sandbox, wire_thread
 from rowcrew.domain.thread import Thread
@@ -182,6 +183,7 @@ class ThreadMethods:
         await self._take_changes(params)
         connection.peer.threads.add(params.thread_id)
         sent = self._threads.start_turn(params.thread_id, text, output_schema=params.output_schema)
+        tell_if_never_started(connection, params.thread_id, sent)
         return wire.TurnStartResponse(turn=WireTurn(id=sent.turn_id, status="inProgress"))
 
     async def _take_changes(self, params: wire.TurnStartParams) -> None:

@@ -3,7 +3,7 @@
 Only this machine may connect, and no web page: a request that names an origin is refused.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
@@ -37,10 +37,11 @@ class WebSocketTransport:
             if data.strip():
                 return bytes(data)
 
-    async def send(self, frame: bytes) -> None:
-        if self._socket.closed:
-            raise ConnectionResetError
-        await self._socket.send_str(frame.decode("ascii"))
+    async def send(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            if self._socket.closed:
+                raise ConnectionResetError
+            await self._socket.send_str(frame.decode("ascii"))
 
 
 def parse_address(listen: str) -> tuple[str, int]:

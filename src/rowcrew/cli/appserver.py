@@ -96,10 +96,11 @@ async def _serve(
 
 async def _serve_stdio(server: Any, stdio: tuple[int, int], ending: _Ending) -> None:
     transport = import_module("rowcrew.appserver.stdio").StdioTransport(*stdio)
-    serving = asyncio.create_task(server.serve(transport))
-    stopping = asyncio.create_task(ending.wanted.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+    serving = asyncio.create_task(server.serve(transport, alone=True))
+    ends = {asyncio.create_task(ending.wanted.wait()), asyncio.create_task(server.until_ending())}
+    await asyncio.wait({serving, *ends}, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
     await server.close()
     await serving
 
