@@ -33,7 +33,7 @@ class Subscription:
 
     def offer(self, fact: Fact) -> None:
         """Take a fact in, or drop it or another one where the buffer is full. For the bus."""
-        if self._closed or (self._accepts is not None and not self._accepts(fact)):
+        if not self.wants(fact):
             return
         if len(self._waiting) >= self._capacity:
             self.dropped += self._make_room(fact)
@@ -42,6 +42,10 @@ class Subscription:
         self._waiting.append(fact)
         self._droppable += fact.droppable
         self._arrived.set()
+
+    def wants(self, fact: Fact) -> bool:
+        """Whether this reader takes such a fact. For the bus."""
+        return not self._closed and (self._accepts is None or self._accepts(fact))
 
     def _make_room(self, fact: Fact) -> int:
         """Drop one droppable fact: the new one itself, or the oldest waiting. How many were dropped."""
@@ -99,6 +103,10 @@ class Bus:
         """Hand a fact to the readers. Never waits and never raises."""
         for subscription in tuple(self._subscriptions):
             subscription.offer(fact)
+
+    def hears(self, fact: Fact) -> bool:
+        """Whether anyone would take this fact, for who could spare itself the making of such facts."""
+        return any(subscription.wants(fact) for subscription in self._subscriptions)
 
     def subscribe(
         self, accepts: Callable[[Fact], bool] | None = None, *, capacity: int = DEFAULT_CAPACITY

@@ -33,6 +33,18 @@ class Answered(Protocol):
     def usage(self) -> Usage: ...
 
 
+class TextListener(Protocol):
+    """Hears what a model says while it says it. Neither call waits."""
+
+    def begin(self) -> None:
+        """A request starts, or starts anew: what it says is said from the beginning."""
+        ...
+
+    def hear(self, place: int, kind: TurnItemKind, text: str) -> None:
+        """A further piece of the text at a place in the answer."""
+        ...
+
+
 class Model(Protocol):
     """The seam to a language model, as a turn sees it. Raises ModelError."""
 
@@ -43,6 +55,7 @@ class Model(Protocol):
         tools: Sequence[ToolDefinition] = (),
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the client's own limit for one request
+        listener: TextListener | None = None,
     ) -> Answered: ...
 
 

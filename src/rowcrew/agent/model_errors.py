@@ -125,6 +125,8 @@ def _sentence(error: Exception) -> str:
         return f"the connection failed: {_root(error)}"
     if isinstance(error, AgentRunError | UserError):
         return _said(getattr(error, "body", None)) or str(error) or type(error).__name__
+    if isinstance(error, EOFError):
+        return str(error)
     if isinstance(error, TimeoutError):
         return str(error) or "no answer in time"
     return f"unusable answer ({type(error).__name__}: {error})"

@@ -17,9 +17,11 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
+from rowcrew.agent.conversation import TextListener
 from rowcrew.agent.model_errors import translate
 from rowcrew.agent.prices import pricing_of
 from rowcrew.agent.providers import ModelChoice, OpenedModel, open_model
+from rowcrew.agent.streaming import NoFinishReason, stream
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.json_text import clean, clean_text, is_clean
 from rowcrew.domain.price import Price
@@ -78,6 +80,7 @@ class ModelClient:
         self._opened = opened
         self._pricing = pricing_of(opened.model, price)
         self._native = bool(opened.model.profile.get("supports_json_schema_output", False))
+        self._streams = True
         self._asked_before: list[ModelRequestParameters] = []
         self.provider = opened.provider
 
@@ -98,19 +101,21 @@ class ModelClient:
         tools: Sequence[ToolDefinition] = (),
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - one request's limit, and its own error class
+        listener: TextListener | None = None,
     ) -> Answer:
         """One request. Text comes back as the model wrote it: a schema is asked for, not checked.
 
-        `timeout` is in seconds. Raises ModelError.
+        With a listener the answer is streamed, where the model can. `timeout` is in seconds.
+        Raises ModelError.
         """
         try:
-            return await self._ask(messages, tools, output_schema, timeout)
+            return await self._ask(messages, tools, output_schema, timeout, listener)
         except ModelError as error:
             if output_schema is None or not self._native or not _refuses_schemas(error):
                 raise
             # The server knows no schemas: from now on the prompt alone says what the answer must look like.
             self._native = False
-            return await self._ask(messages, tools, output_schema, timeout)
+            return await self._ask(messages, tools, output_schema, timeout, listener)
 
     async def _ask(
         self,
@@ -118,18 +123,14 @@ class ModelClient:
         tools: Sequence[ToolDefinition],
         output_schema: dict[str, Any] | None,
         timeout: float | None,  # noqa: ASYNC109
+        listener: TextListener | None,
     ) -> Answer:
         opened = self._opened
         await opened.turnstile.ask()
         parameters = self._parameters(tools, output_schema)
         try:
             async with asyncio.timeout(timeout):
-                response = await model_request(
-                    opened.model,
-                    messages,
-                    model_settings=opened.settings,
-                    model_request_parameters=parameters,
-                )
+                response = await self._request(messages, parameters, listener)
         except TimeoutError as error:
             late = TimeoutError(f"no answer within {timeout:g}s" if timeout is not None else str(error))
             raise translate(late, provider=self.provider) from error
@@ -137,6 +138,30 @@ class ModelClient:
             raise translate(error, provider=self.provider, secrets=opened.secrets) from error
         _clean(response)
         return Answer(response, _usage(response, self._pricing(response)))
+
+    async def _request(
+        self,
+        messages: list[ModelMessage],
+        parameters: ModelRequestParameters,
+        listener: TextListener | None,
+    ) -> ModelResponse:
+        opened = self._opened
+        if listener is not None and self._streams:
+            try:
+                return await stream(opened.model, messages, opened.settings, parameters, listener)
+            except NotImplementedError:
+                # Not every provider's class can.
+                self._streams = False
+            except NoFinishReason:
+                # Some servers never say why an answer ends; what they stream cannot be told from half of it.
+                self._streams = False
+                raise
+        return await model_request(
+            opened.model,
+            messages,
+            model_settings=opened.settings,
+            model_request_parameters=parameters,
+        )
 
     def _parameters(
         self, tools: Sequence[ToolDefinition], output_schema: dict[str, Any] | None

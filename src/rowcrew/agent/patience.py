@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowcrew.agent.conversation import Answered, Model
+from rowcrew.agent.conversation import Answered, Model, TextListener
 from rowcrew.clock import Clock
 from rowcrew.errors import ErrorClass, ModelError
 
@@ -37,13 +37,18 @@ class PatientModel:
         tools: "Sequence[ToolDefinition]" = (),
         output_schema: dict[str, Any] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the client's own limit for one request
+        listener: TextListener | None = None,
     ) -> Answered:
         """As Model.ask, some times over. Raises the last ModelError."""
         tried = 0
         while True:
             try:
                 return await self._model.ask(
-                    messages, tools=tools, output_schema=output_schema, timeout=timeout
+                    messages,
+                    tools=tools,
+                    output_schema=output_schema,
+                    timeout=timeout,
+                    listener=listener,
                 )
             except ModelError as error:
                 tried += 1

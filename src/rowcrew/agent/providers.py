@@ -18,6 +18,7 @@ import openai
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.profiles import JsonSchemaTransformer, ModelProfile, merge_profile
+from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -38,6 +39,8 @@ _OPENAI_PREFIXES = ("openai", "openai-chat", "openai-responses")
 _OPENAI_KEY = "OPENAI_API_KEY"
 _EXTRAS = {"anthropic": "anthropic"}
 # A server that takes a schema may still not show it to the model, or ignore it.
+# An answer is whole when the server says why it ends, see streaming.py.
+_WHOLE_STREAMS = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
 _SCHEMA_IN_PROMPT = ModelProfile(native_output_requires_schema_in_instructions=True)
 
 
@@ -148,6 +151,7 @@ def _open_openai(
     profile = provider.model_profile(model_name)
     if choice.base_url is not None:
         profile = merge_profile(profile, _SCHEMA_IN_PROMPT)
+    profile = merge_profile(profile, _WHOLE_STREAMS)
     return OpenedModel(
         model=kind(model_name, provider=provider, profile=profile),
         provider=urlsplit(base_url).netloc.rpartition("@")[2] if base_url else "openai",

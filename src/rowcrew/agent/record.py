@@ -83,10 +83,22 @@ class TurnRecord:
         """A message that came whole: started, its text, completed."""
         item_id = self.open_item(kind, {"text": text if kind is TurnItemKind.USER_MESSAGE else ""})
         if kind is not TurnItemKind.USER_MESSAGE and text:
-            self._tell(TurnItemDelta(**self._stamp(), item_id=item_id, text=text))
+            self.add_delta(item_id, text)
+        self.complete_text(item_id, kind, text)
+
+    def add_delta(self, item_id: str, text: str) -> None:
+        """A further piece of an open item's text."""
+        self._tell(TurnItemDelta(**self._stamp(), item_id=item_id, text=text))
+
+    def complete_text(self, item_id: str, kind: TurnItemKind, text: str) -> None:
+        """A message is whole; `text` is all of it."""
         if kind is TurnItemKind.AGENT_MESSAGE:
             self.last_message = text
         self.close_item(item_id, content={"text": text})
+
+    def is_followed(self) -> bool:
+        """Whether anyone would hear pieces of text."""
+        return self._bus.hears(TurnItemDelta(**self._stamp(), item_id="", text=""))
 
     def add_usage(self, last: Usage, thread_total: Usage) -> None:
         self.usage += last

@@ -36,7 +36,8 @@ class AgentSpec:
 
     `messages` is what was said before, when the thread is resumed; `request_timeout` is in seconds.
     `saves_early` keeps each step before it is carried out, and not only after; short-lived workers, whose
-    attempt is tried again as a whole, go without.
+    attempt is tried again as a whole, go without. `streams` tells what the model says while it says it, where
+    anyone follows; a plain request is cheaper.
     """
 
     model: Model
@@ -45,6 +46,7 @@ class AgentSpec:
     messages: "Iterable[ModelMessage]" = ()
     request_timeout: float | None = None
     saves_early: bool = True
+    streams: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class AgentThread:
             request_timeout=self._spec.request_timeout,
             saves_early=self._spec.saves_early,
             max_requests=self._max_turn_requests,
+            streams=self._spec.streams,
         )
         if sent.turn_id in self._unwanted:
             self._unwanted.discard(sent.turn_id)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowcrew.agent.conversation import Conversation, Model, define, take_apart
 from rowcrew.agent.interruption import Interruption, TurnInterrupted
+from rowcrew.agent.live_text import LiveText
 from rowcrew.agent.record import TurnRecord, failure_of
 from rowcrew.agent.tools import BrokenTool, ToolCall, ToolRegistry, ToolResult
 from rowcrew.domain.events import TurnEnded, TurnFailure, TurnItemKind, TurnItemStatus
@@ -73,6 +74,7 @@ class Turn:
         request_timeout: float | None = None,
         saves_early: bool = True,
         max_requests: int = MAX_TURN_REQUESTS,
+        streams: bool = False,
     ) -> None:
         self.id = record.turn_id
         self._record = record
@@ -84,6 +86,7 @@ class Turn:
         self._request_timeout = request_timeout
         self._saves_early = saves_early
         self._max_requests = max_requests
+        self._streams = streams
         self._steering: deque[str] = deque()
         self._interruption = Interruption()
 
@@ -153,22 +156,28 @@ class Turn:
 
     async def _ask(self) -> tuple[list[ToolCall], TurnFailure | None]:
         """One model request. Returns the calls that the answer asks for, and why it is no whole answer."""
-        [asked] = await self._interruption.during(
-            self._model.ask(
-                list(self._conversation.messages),
-                tools=self._definitions,
-                output_schema=self._output_schema,
-                timeout=self._request_timeout,
+        live = LiveText(self._record) if self._streams and self._record.is_followed() else None
+        try:
+            [asked] = await self._interruption.during(
+                self._model.ask(
+                    list(self._conversation.messages),
+                    tools=self._definitions,
+                    output_schema=self._output_schema,
+                    timeout=self._request_timeout,
+                    listener=live,
+                )
             )
-        )
-        if asked.cancelled():
-            raise RuntimeError("the model request was cancelled by something other than this turn")
-        answer = asked.result()
+            if asked.cancelled():
+                raise RuntimeError("the model request was cancelled by something other than this turn")
+            answer = asked.result()
+        except BaseException:
+            if live is not None:
+                live.give_up()
+            raise
         self._record.remember(self._conversation.add_answer(answer))
-        self._record.add_usage(answer.usage, self._conversation.usage)
         said = take_apart(answer.response, thread_id=self._record.thread_id)
-        for kind, text in said.texts:
-            self._record.add_text(kind, text)
+        (live or LiveText(self._record)).complete(said.texts)
+        self._record.add_usage(answer.usage, self._conversation.usage)
         # Calls of an answer that was cut off are answered: the model can make the broken one again.
         return said.calls, None if said.calls else _cut_off(answer.response.finish_reason)
 

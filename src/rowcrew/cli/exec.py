@@ -19,7 +19,7 @@ from rowcrew.cli.narration import Narration
 from rowcrew.cli.opening import with_engine
 from rowcrew.cli.session import Verb, session_of
 from rowcrew.cli.terminal import printable, say, show
-from rowcrew.domain.events import Fact, TurnEnded
+from rowcrew.domain.events import Fact, TurnEnded, TurnItemDelta
 from rowcrew.domain.history import Turn
 from rowcrew.domain.ids import short
 from rowcrew.domain.lifecycle import TurnStatus
@@ -76,7 +76,7 @@ async def _run(engine: Engine, request: ExecRequest, lines: EventLines | None, i
         lines.thread(thread.id)
     teller = _Teller(thread.id, lines, Narration())
     engine.job_listeners.append(teller.progress)
-    with threads.bus.subscribe(lambda fact: fact.thread_id == thread.id) as facts:
+    with threads.bus.subscribe(lambda fact: _is_told(fact, thread.id)) as facts:
         sent = threads.start_turn(thread.id, request.prompt, output_schema=request.output_schema)
         interrupts.attach(_RunningTurn(engine, threads, thread.id), say)
         ended = await _follow(facts, sent, teller.take)
@@ -104,6 +104,11 @@ async def _open_thread(threads: "ThreadService", request: ExecRequest) -> Thread
     if not latest:
         raise NotFound("there is no thread yet", hint="`rowcrew exec PROMPT` starts one")
     return await threads.resume(latest[0].id, request.setup)
+
+
+def _is_told(fact: Fact, thread_id: str) -> bool:
+    """All of the thread's but pieces of text, which nobody sees here: so its model need not stream."""
+    return fact.thread_id == thread_id and not isinstance(fact, TurnItemDelta)
 
 
 async def _follow(facts: Any, sent: "SentTurn", take: Callable[[Fact], None]) -> TurnEnded | None:
