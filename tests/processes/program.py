@@ -70,6 +70,7 @@ class Running:
         """SIGKILL to this process alone; its workers are left as they are."""
         self.process.kill()
         self.process.wait()
+        self._close_input()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -80,7 +81,12 @@ class Running:
             code = self.process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it does not end; it said:\n{self.err}") from None
+        self._close_input()
         return Outcome(code, self.out, self.err)
+
+    def _close_input(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 @dataclass
@@ -109,7 +115,11 @@ class Program:
         """A program of the tests that uses the package, at work."""
         return self._start(str(script), *words)
 
-    def _start(self, *words: str) -> Running:
+    def start_server(self) -> Running:
+        """The app-server, whose standard input is the test's."""
+        return self._start("-m", "rowcrew", "app-server", stdin=subprocess.PIPE)
+
+    def _start(self, *words: str, stdin: int = subprocess.DEVNULL) -> Running:
         number = len(self.calls)
         out_path, err_path = self.folder / f"out-{number}", self.folder / f"err-{number}"
         with out_path.open("wb") as out, err_path.open("wb") as err:
@@ -117,7 +127,7 @@ class Program:
                 [sys.executable, *words],
                 cwd=self.folder,
                 env=self.environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=out,
                 stderr=err,
                 # A session of its own, as on a terminal of its own: a signal meant for one stays with it.
