@@ -10,17 +10,15 @@ from tests.processes.books import check_books, check_table, check_totals, count_
 from tests.processes.program import REPORT, Program, Running, until
 from tests.served import ServerThread
 from tests.torture.conftest import Torture
-
-# So many that no row is ever given up: what is tested is that each comes to its end.
-ATTEMPTS = "1000000"
+from tests.torture.moments import wait_for_a_moment
 
 
-def run(program: Program, number: int, rows: int, *words: str) -> Running:
-    """A new job over so many rows."""
+def run(program: Program, number: int, rows: int, kills: int, *words: str) -> Running:
+    """A new job over so many rows, none of which is ever given up: each comes to its end after the kills."""
     table = program.table(rows, f"in-{number}.csv")
     return program.start(
         "run", table, "-i", f"{number}: do {{text}}", "--id-column", "id", "-o", f"out-{number}.csv",
-        "--max-attempts", ATTEMPTS, "--progress", "none", *words,
+        "--max-attempts", str(kills + 1), "--progress", "none", *words,
     )  # fmt: skip
 
 
@@ -34,16 +32,20 @@ def wait_for_job(program: Program, number: int) -> None:
     until(lambda: len(program.rows("SELECT 1 FROM agent_jobs")) > number, "the job")
 
 
-def kill_and_resume(program: Program, chance: Random, running: Running, most: int, longest: float) -> int:
+def check_reasons(program: Program, job_id: str) -> None:
+    """Nothing else went wrong than the kills, and each of them is named as what it was."""
+    reasons = program.rows(
+        "SELECT DISTINCT error_class FROM agent_job_attempts WHERE job_id = ? AND outcome <> 'reported'",
+        job_id,
+    )
+    assert {reason for (reason,) in reasons} <= {"crashed"}
+
+
+def kill_and_resume(program: Program, chance: Random, running: Running, most: int) -> int:
     """Kill and resume until the job has ended by itself or enough kills are done. How many there were."""
     kills = 0
     job_id = program.job_id()
-    while kills < most:
-        ends_at = time.monotonic() + chance.uniform(0.05, longest)
-        while time.monotonic() < ends_at and running.process.poll() is None:
-            time.sleep(0.01)
-        if running.process.poll() is not None:
-            break
+    while kills < most and wait_for_a_moment(program, chance, running):
         running.kill()
         kills += 1
         running = program.start("resume", job_id, "--progress", "none")
@@ -61,13 +63,14 @@ def test_command_workers_under_kills(program: Program, torture: Torture) -> None
         # Few rows, so that many kills meet an end; and many.
         rows = chance.choice([20, 60, 400]) if torture.is_long else 30
         total += rows
-        running = run(program, number, rows, "-j", "8", "--worker", worker)
+        running = run(program, number, rows, wanted, "-j", "8", "--worker", worker)
         wait_for_job(program, number)
-        done = kill_and_resume(program, chance, running, wanted - kills, 1.2)
+        done = kill_and_resume(program, chance, running, wanted - kills)
         kills += done
         job_id, table, output = program.job_id(), *files(program, number)
         torture.count(count_books(program, job_id, table, output, starts=len(program.starts())), kills=done)
         check_books(program, job_id, table, output)
+        check_reasons(program, job_id)
         if kills >= wanted:
             break
     torture.tell(f"command workers: {kills} kills in {number + 1} jobs of {total} rows")
@@ -118,17 +121,18 @@ def test_agent_workers_under_kills(program: Program, torture: Torture) -> None:
         model = ["-m", "openai-chat:m", "--base-url", served.server.url, "--worker", "agent"]
         for number in range(10 * wanted):
             served.server.requests.clear()
-            rows = chance.choice([100, 1000]) if torture.is_long else 20
+            rows = chance.choice([40, 100, 400]) if torture.is_long else 20
             total += rows
-            running = run(program, number, rows, "-j", "8", *model)
+            running = run(program, number, rows, wanted, "-j", "8", *model)
             wait_for_job(program, number)
-            done = kill_and_resume(program, chance, running, wanted - kills, 3.5)
+            done = kill_and_resume(program, chance, running, wanted - kills)
             kills += done
             job_id, table, output = program.job_id(), *files(program, number)
             asked = Counter(item_of(received) for received in served.server.requests)
             torture.count(count_books(program, job_id, table, output, starts=asked.total()), kills=done)
             check_table(table, output)
             check_totals(program, job_id, rows)
+            check_reasons(program, job_id)
             _check_requests(program, job_id, rows, asked)
             if kills >= wanted:
                 break

@@ -3,20 +3,13 @@
 import signal
 import time
 from pathlib import Path
-from random import Random
 
 import apsw
 
 from tests.processes.books import check_books, count_books
 from tests.processes.program import REPORT, Program, Running, until
 from tests.torture.conftest import Torture
-
-
-def moment(chance: Random, running: Running, longest: float) -> None:
-    """Some moment of its run, or its end."""
-    ends_at = time.monotonic() + chance.uniform(0.3, longest)
-    while time.monotonic() < ends_at and running.process.poll() is None:
-        time.sleep(0.01)
+from tests.torture.moments import wait_for_a_moment
 
 
 def stop(program: Program, running: Running) -> bool:
@@ -47,27 +40,39 @@ def _age_the_lease(program: Program) -> bool:
     return True
 
 
+def winner(one: Running, other: Running) -> Running:
+    """The one that goes on with the job. The other one ends, and says why."""
+    until(lambda: None not in (one.process.poll(), other.process.poll()) or _loser(one, other), "a loser")
+    loser = _loser(one, other)
+    if loser is None:  # the job was done meanwhile, and there was nothing to lose
+        return other
+    assert "another process runs job" in loser.err
+    return other if loser is one else one
+
+
+def _loser(one: Running, other: Running) -> Running | None:
+    return next((running for running in (one, other) if running.process.poll() == 75), None)
+
+
 def test_owners_that_sleep_past_their_lease(program: Program, torture: Torture) -> None:
     rows, wanted = (60 * torture.times(0), torture.times(0)) if torture.is_long else (60, 2)
     chance, stops = torture.random("stops"), 0
     worker = program.worker(f'sleep "0.0$(( $$ % 9 ))"\n{REPORT}')
     running = program.start(
         "run", program.table(rows), "-i", "do {text}", "--id-column", "id", "-o", "out.csv", "-j", "4",
-        "--max-attempts", "1000000", "--worker", worker, "--progress", "none",
+        "--max-attempts", str(2 * wanted + 1), "--worker", worker, "--progress", "none",
     )  # fmt: skip
     job_id = program.job_id()
     while stops < wanted:
-        moment(chance, running, 1.5)
+        wait_for_a_moment(program, chance, running)
         if not stop(program, running):
             break
         stops += 1
-        asleep, running = running, program.start("resume", job_id, "--progress", "none")
-        # It wakes while the new owner takes over, or in the midst of its work.
-        moment(chance, running, 1.5)
-        asleep.signal(signal.SIGCONT)
-        woken = asleep.end()
-        assert woken.code == 75, woken.err
-        assert "another process runs job" in woken.err
+        other = program.start("resume", job_id, "--progress", "none")
+        # It wakes before the other takes over, while it does, or in the midst of the other's work.
+        wait_for_a_moment(program, chance, other)
+        running.signal(signal.SIGCONT)
+        running = winner(running, other)
     outcome = running.end(600)
     assert outcome.code == 0, outcome.err
     table, output = program.folder / "in.csv", program.folder / "out.csv"
