@@ -38,7 +38,6 @@ async def stop(row, context):
     context.stop()
     return {}
 """
-FINAL = ("completed", "failed", "cancelled")
 doings = st.lists(st.sampled_from(["ok", "ok", "ok", "fail", "hang"]), min_size=ROWS, max_size=ROWS)
 jobs = st.integers(min_value=0, max_value=5)
 
@@ -60,8 +59,9 @@ class Walk(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="rowcrew-walk-"))
         (self.folder / "walked.py").write_text(WORKER)
         self.known: list[str] = []
-        # What was reported once, and what was final once, for the comparison after each step.
+        # What was reported once, and which jobs were completed once, for the comparison after each step.
         self.results: dict[tuple[str, str], str] = {}
+        self.completed: set[str] = set()
         self.tables = 0
 
     def teardown(self) -> None:
@@ -120,9 +120,44 @@ class Walk(RuleBasedStateMachine):
 
         self.with_engine(work)
 
-    @rule(place=jobs, verb=st.sampled_from(["pause", "cancel", "retry_failed", "view"]))
+    @rule(place=jobs, verb=st.sampled_from(["pause", "cancel", "view", "result", "items"]))
     def say(self, place: int, verb: str) -> None:
         self.with_engine(lambda engine: getattr(engine.jobs, verb)(self.named(place)))
+
+    @rule(place=jobs, row=st.none() | st.integers(0, ROWS - 1))
+    def retry(self, place: int, row: int | None) -> None:
+        job_id = self.named(place)
+        items = () if row is None else (f"row-{row + 1}",)
+        if self.with_engine(lambda engine: engine.jobs.retry_failed(job_id, items)):
+            self.completed.discard(job_id)
+
+    @rule(place=jobs)
+    def run_from_two_engines(self, place: int) -> None:
+        """One of them runs it; the other is told so. Where nothing is left to run, neither does."""
+        job_id = self.named(place)
+
+        async def work(engine: Engine) -> int:
+            async with Engine.open(Settings(home=self.folder / "home")) as other:
+                runs = await asyncio.gather(
+                    self._run(engine, job_id), self._run(other, job_id), return_exceptions=True
+                )
+            refused = [run for run in runs if isinstance(run, Exception)]
+            assert [error for error in refused if not isinstance(error, (Conflict, NotFound))] == []
+            return len(refused)
+
+        assert self.with_engine(work) in (1, 2)
+
+    @rule(place=jobs, attempt=st.integers(0, 30))
+    def report_late(self, place: int, attempt: int) -> None:
+        """What an attempt says when nothing runs any more is not heard."""
+        attempts = self.look("SELECT job_id, item_id, thread_id FROM agent_job_attempts ORDER BY id")
+        if attempts:
+            job_id, item_id, thread_id = attempts[attempt % len(attempts)]
+            verdict = self.with_engine(
+                lambda engine: engine.jobs.report(job_id, item_id, thread_id=thread_id, result={"late": 1})
+            )
+            assert verdict is not None
+            assert not verdict.accepted
 
     @rule(place=jobs)
     def export(self, place: int) -> None:
@@ -138,6 +173,7 @@ class Walk(RuleBasedStateMachine):
 
         if self.with_engine(work):
             self.known.remove(job_id)
+            self.completed.discard(job_id)
             self.results = {key: text for key, text in self.results.items() if key[0] != job_id}
 
     async def _run(self, engine: Engine, job_id: str) -> Any:
@@ -173,6 +209,12 @@ class Walk(RuleBasedStateMachine):
         rows = self.look("SELECT status, lease_owner, paused_reason FROM agent_jobs")
         assert [row for row in rows if row[1] is not None or row[0] == "running"] == []
         assert {reason for _, _, reason in rows if reason} <= {str(reason) for reason in PausedReason}
+
+    @invariant()
+    def a_completed_job_stays_one_until_a_user_says_otherwise(self) -> None:
+        now = {job_id for (job_id,) in self.look("SELECT id FROM agent_jobs WHERE status = 'completed'")}
+        assert self.completed - now == set()
+        self.completed = now
 
     @invariant()
     def a_row_has_one_report_and_keeps_it(self) -> None:
