@@ -192,7 +192,22 @@ def test_an_output_schema_reaches_the_model(execs: Execs) -> None:
     (execs.desk.folder / "schema.json").write_text(json.dumps(SCHEMA))
     called = execs("--output-schema", "schema.json", "count", script='{"n": 1}')
     assert (called.code, called.out) == (0, '{"n": 1}\n')
+    assert "Note:" not in called.err
     assert execs.asked[0].body["response_format"]["json_schema"]["schema"]["required"] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ('{"n": "1"}', 'at $.n: "1" is not of type "integer"'),
+        ("it is 1", "the answer is not one JSON object: Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+def test_a_last_message_that_does_not_fit_the_schema_is_noted(execs: Execs, message: str, why: str) -> None:
+    (execs.desk.folder / "schema.json").write_text(json.dumps(SCHEMA))
+    called = execs("--output-schema", "schema.json", "count", script=message)
+    assert (called.code, called.out) == (0, f"{message}\n")
+    assert called.err.endswith(f"Note: the last message does not fit the output schema: {why}.\n")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from rowcrew.domain.events import Fact, TurnEnded, TurnItemDelta
 from rowcrew.domain.history import Turn
 from rowcrew.domain.ids import short
 from rowcrew.domain.lifecycle import TurnStatus
+from rowcrew.domain.schema import InvalidResult, OutputSchema, check_result, parse_answer
 from rowcrew.domain.thread import Thread
 from rowcrew.engine import Engine
 from rowcrew.errors import NotFound, RowcrewError
@@ -154,6 +155,8 @@ def _tell_end(
             say("The agent ended its turn without a message.")
         elif lines is None:
             show(message)
+        if request.output_schema is not None:
+            _say_what_it_misses(message, request.output_schema)
         return OK
     go_on = f"rowcrew exec resume {short(ended.thread_id)} 'go on'"
     if ended.failure is not None:
@@ -161,6 +164,14 @@ def _tell_end(
     if interrupts.exit_code is None:
         say(f"Hint: mend what it names, then go on with: {go_on}")
     return ERROR if interrupts.exit_code is None else interrupts.exit_code
+
+
+def _say_what_it_misses(message: str, schema: dict[str, Any]) -> None:
+    """The schema is asked for, and not every model keeps to it: whoever reads on should know."""
+    try:
+        check_result(parse_answer(message), OutputSchema.parse(schema))
+    except InvalidResult as error:
+        say(f"Note: the last message does not fit the output schema: {printable(str(error))}.")
 
 
 def _write_message(path: Path, message: str) -> None:
