@@ -372,6 +372,7 @@ def test_prices_come_from_files_variables_and_overrides(home: Path, folder: Path
         "b:c": {"input": 3.0, "output": 4.0},
         "d.e": {"input": 5.0, "output": 6.0},
     }
+    assert ('prices."d.e".output', "6.0", "the environment (ROWCREW_PRICES)") in found.shown()
 
 
 def test_an_empty_folder_of_the_name_of_the_settings_file_says_nothing(home: Path, folder: Path) -> None:

@@ -115,3 +115,16 @@ async def test_a_migration_that_breaks_leaves_the_file_as_it_was(
     with pytest.raises(apsw.SQLError):
         migrate(connection, "state")
     assert (tables_of(connection), version(connection)) == before
+
+
+async def test_what_an_older_version_asks_has_no_known_cost(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    of_version(path, "state", 3)
+    ask = "UPDATE agent_job_totals SET requests = requests + 5, input_tokens = input_tokens + 10"
+    apsw.Connection(str(path)).execute(ask)
+    database = await Database.open(path, kind="state")
+    # It may go on in the newer file.
+    await database.write(lambda connection: connection.execute(ask))
+    usage = (await database.read(lambda connection: JobStore(connection).get(JOB))).usage
+    await database.close()
+    assert (usage.requests, usage.unpriced_requests, usage.total_cost_nanos) == (10, 10, None)
