@@ -8,6 +8,7 @@ import pytest
 from rowcrew.store.database import Database, Kind
 from rowcrew.store.jobs import JobStore
 from rowcrew.store.migrate import migrate, steps, version
+from rowcrew.store.rows import mappings, usage_of
 from tests.store.job_store import JOB, new_job, specs
 
 KINDS: tuple[Kind, ...] = ("state", "queue", "history")
@@ -125,6 +126,8 @@ async def test_what_an_older_version_asks_has_no_known_cost(tmp_path: Path) -> N
     database = await Database.open(path, kind="state")
     # It may go on in the newer file.
     await database.write(lambda connection: connection.execute(ask))
-    usage = (await database.read(lambda connection: JobStore(connection).get(JOB))).usage
+    totals = "SELECT * FROM agent_job_totals"
+    (row,) = await database.read(lambda connection: mappings(connection.execute(totals)))
     await database.close()
+    usage = usage_of(row)
     assert (usage.requests, usage.unpriced_requests, usage.total_cost_nanos) == (10, 10, None)
