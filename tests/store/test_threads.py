@@ -1,6 +1,7 @@
 """The threads of the state file on a real file: what they are, how they are listed, whose they are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -85,6 +86,24 @@ def test_a_thread_is_kept_as_it_was_given(threads: ThreadStore) -> None:
     assert threads.find("b") is None
     with pytest.raises(NotFound):
         threads.get("b")
+
+
+def test_a_thread_that_is_added_is_what_it_would_be_step_by_step(threads: ThreadStore) -> None:
+    status = AgentStatus(AgentState.ERRORED, "no")
+    assert threads.add(
+        NewThread("added", "job", "/w", "read-only", name="n", preview="p"), status=status, owner=ME, now=5
+    )
+    threads.create(NewThread("made", "job", "/w", "read-only", name="n", preview="p"), now=5)
+    threads.take("made", owner=ME, is_dead=lambda _: False)
+    threads.set_status("made", status, now=5)
+    assert threads.get("added") == replace(threads.get("made"), id="added")
+    assert not threads.add(
+        NewThread("made", "job", "/w", "read-only", name="n", preview="p"),
+        status=AgentStatus(AgentState.RUNNING),
+        owner=None,
+        now=9,
+    )
+    assert threads.get("made").status == status
 
 
 def test_threads_are_listed_page_by_page_the_newest_first(threads: ThreadStore) -> None:

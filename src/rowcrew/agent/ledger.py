@@ -140,11 +140,13 @@ class ThreadLedger:
         def write(connection: Connection) -> None:
             threads = ThreadStore(connection)
             for thread_id, change in pending.changes.items():
-                if change.new is not None and threads.find(thread_id) is None:
-                    threads.create(change.new, now=now)
-                    if not change.closed:
-                        threads.take(thread_id, owner=owner, is_dead=lambda _: False)
-                if change.status is not None:
+                added = change.new is not None and threads.add(
+                    change.new,
+                    status=change.status or AgentStatus(AgentState.PENDING_INIT),
+                    owner=None if change.closed else owner,
+                    now=now,
+                )
+                if change.status is not None and not added:
                     threads.set_status(thread_id, change.status, now=now)
                 if change.preview:
                     threads.set_preview(thread_id, preview=change.preview, now=now)

@@ -32,21 +32,18 @@ class ThreadStore:
 
     def create(self, thread: NewThread, *, now: int) -> Thread:
         """Store a thread that is pending_init and alive nowhere yet."""
-        rows = self._rows(
-            queries.insert,
-            id=thread.id,
-            name=_plain_or_none(thread.name),
-            source=thread.source,
-            model=thread.model,
-            cwd=clean_text(thread.cwd),
-            sandbox_mode=thread.sandbox_mode,
-            preview=clean_text(thread.preview),
-            parent_id=thread.parent_id,
-            depth=thread.depth,
-            forked_from_id=thread.forked_from_id,
+        return thread_of(self._rows(queries.insert, **_columns(thread), now=now)[0])
+
+    def add(self, thread: NewThread, *, status: AgentStatus, owner: ProcessIdentity | None, now: int) -> bool:
+        """Store a thread that has a status, and an owner if it is alive. False when there is one already."""
+        return self._changed(
+            queries.add,
+            **_columns(thread),
+            status=str(status.state),
+            status_text=_plain_or_none(status.text),
+            owner_json=None if owner is None else process_to_json(owner),
             now=now,
         )
-        return thread_of(rows[0])
 
     # -- looking ----------------------------------------------------------------------------------------
 
@@ -200,6 +197,21 @@ class ThreadStore:
     def _changed(self, query: str, **values: Any) -> bool:
         self._connection.execute(query, values)
         return self._connection.changes() > 0
+
+
+def _columns(thread: NewThread) -> dict[str, Any]:
+    return {
+        "id": thread.id,
+        "name": _plain_or_none(thread.name),
+        "source": thread.source,
+        "model": thread.model,
+        "cwd": clean_text(thread.cwd),
+        "sandbox_mode": thread.sandbox_mode,
+        "preview": clean_text(thread.preview),
+        "parent_id": thread.parent_id,
+        "depth": thread.depth,
+        "forked_from_id": thread.forked_from_id,
+    }
 
 
 def _plain_or_none(text: str | None) -> str | None:

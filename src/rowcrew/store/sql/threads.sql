@@ -1,3 +1,11 @@
+-- name: add
+-- ThreadStore.add. Guard: there is none of this id.
+INSERT INTO threads (id, name, source, model, cwd, sandbox_mode, preview, parent_id, depth, forked_from_id,
+  status, status_text, owner_json, created_at_ms, updated_at_ms)
+VALUES (:id, :name, :source, :model, :cwd, :sandbox_mode, :preview, :parent_id, :depth, :forked_from_id,
+  :status, :status_text, :owner_json, :now, :now)
+ON CONFLICT (id) DO NOTHING
+
 -- name: archive
 -- ThreadStore.archive. Guard: not archived yet.
 UPDATE threads SET archived_at_ms = :now, updated_at_ms = :now WHERE id = :thread_id AND archived_at_ms IS NULL
