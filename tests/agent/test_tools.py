@@ -136,6 +136,8 @@ def test_neighbours_that_only_read_run_side_by_side_and_others_alone_and_in_orde
     calls = [ToolCall(str(n), name, {}) for n, name in enumerate(names)]
     assert list(registry.groups(calls)) == [[0, 1], [2], [3], [4], [5], [6, 7]]
     assert list(registry.groups([])) == []
+    many = [ToolCall(str(n), "read", {}) for n in range(20)]
+    assert [len(group) for group in registry.groups(many)] == [8, 8, 4]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

@@ -17,6 +17,7 @@ from rowcrew.domain.events import TurnItemKind
 from rowcrew.domain.json_text import clean, clean_text, is_deeper_than, plain_numbers, read
 
 MAX_MISSES = 3
+MAX_SIDE_BY_SIDE = 8
 # Deeper than any argument means something, and less deep than what Python's own recursion would end.
 MAX_DEPTH = 200
 
@@ -149,13 +150,19 @@ class ToolRegistry:
         return self._tools.get(name)
 
     def groups(self, calls: Sequence[ToolCall]) -> Iterator[list[int]]:
-        """Positions of the calls in order, cut so that each group may run side by side: it only reads."""
+        """Positions of the calls in order, cut so that each group may run side by side: it only reads.
+
+        A model may ask for any number of calls; side by side are only so many, since each may be a process.
+        """
         group: list[int] = []
         for position, call in enumerate(calls):
             tool = self._tools.get(call.name)
             # An unknown tool does nothing but answer that it is unknown.
             if tool is None or tool.read_only:
                 group.append(position)
+                if len(group) == MAX_SIDE_BY_SIDE:
+                    yield group
+                    group = []
                 continue
             if group:
                 yield group
