@@ -19,7 +19,9 @@ CHUNK_BYTES = 64 * 1024
 
 RULES = {
     SandboxMode.READ_ONLY: "Nothing can be written and there is no network.",
-    SandboxMode.WORKSPACE_WRITE: "Only the workspace (and /tmp, which is empty) can be written; no network.",
+    SandboxMode.WORKSPACE_WRITE: (
+        "Only the workspace (but not its .git), and /tmp, which is empty, can be written; no network."
+    ),
     SandboxMode.DANGER_FULL_ACCESS: "It is not confined.",
 }
 
