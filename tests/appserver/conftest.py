@@ -176,8 +176,9 @@ def open_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
             try:
                 yield desk
             finally:
-                await server.close()
-                await asyncio.gather(*desk.serving)
+                async with asyncio.timeout(2 * PATIENCE):
+                    await server.close()
+                    await asyncio.gather(*desk.serving)
 
     return opened
 

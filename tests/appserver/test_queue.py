@@ -44,10 +44,9 @@ async def test_what_is_queued_runs_when_the_thread_is_idle_and_every_change_is_t
 async def test_a_queue_that_an_interrupt_holds_is_changed_and_started_over_the_wire(
     open_desk: Opened,
 ) -> None:
-    reached, gate = asyncio.Event(), asyncio.Event()
+    gate = asyncio.Event()
 
     async def answer(_: Any) -> Reply:
-        reached.set()
         await gate.wait()
         return Reply(text="released")
 
@@ -57,10 +56,11 @@ async def test_a_queue_that_an_interrupt_holds_is_changed_and_started_over_the_w
         started = await client.call(
             "turn/start", threadId=thread_id, input=[{"type": "text", "text": "mine"}]
         )
-        await reached.wait()
+        await desk.models.until(arrived=1)
         first, second, third = [await add(client, thread_id, text) for text in "ABC"]
         await client.call("turn/interrupt", threadId=thread_id, turnId=started["turn"]["id"])
         await client.turn_ended(started["turn"]["id"])
+        assert (await client.call("thread/queue/list", threadId=thread_id))["held"] is True
 
         await client.call(
             "thread/queue/update",

@@ -84,9 +84,8 @@ async def test_a_failed_turn_tells_its_error_and_the_next_one_runs(open_desk: Op
         assert (await client.say(thread_id, "again"))["status"] == "completed"
 
 
-def holding(gate: asyncio.Event, reached: asyncio.Event) -> Any:
+def holding(gate: asyncio.Event) -> Any:
     async def answer(_: Any) -> Reply:
-        reached.set()
         await gate.wait()
         return Reply(text="released")
 
@@ -100,12 +99,12 @@ async def start(client: Client, thread_id: str, text: str) -> str:
 
 
 async def test_a_turn_can_be_interrupted_and_steered_only_by_its_own_id(open_desk: Opened) -> None:
-    gate, reached = asyncio.Event(), asyncio.Event()
-    async with open_desk(holding(gate, reached)) as desk:
+    gate = asyncio.Event()
+    async with open_desk(holding(gate)) as desk:
         client = await desk.client()
         thread_id = await desk.thread(client)
         turn_id = await start(client, thread_id, "hello")
-        await reached.wait()
+        await desk.models.until(arrived=1)
         text = [{"type": "text", "text": "and this"}]
         with pytest.raises(Failure, match=f"expected active turn id x but found {turn_id}"):
             await client.call("turn/steer", threadId=thread_id, expectedTurnId="x", input=text)
@@ -209,12 +208,12 @@ async def test_who_is_not_subscribed_hears_of_threads_and_not_of_their_turns(des
 
 
 async def test_who_comes_in_the_middle_of_a_turn_gets_the_whole_of_it_at_its_end(open_desk: Opened) -> None:
-    gate, reached = asyncio.Event(), asyncio.Event()
-    async with open_desk(holding(gate, reached)) as desk:
+    gate = asyncio.Event()
+    async with open_desk(holding(gate)) as desk:
         client, other = await desk.client(), await desk.client()
         thread_id = await desk.thread(client)
         turn_id = await start(client, thread_id, "hello")
-        await reached.wait()
+        await desk.models.until(arrived=1)
         await other.call("thread/resume", threadId=thread_id)
         gate.set()
         mine, others = await client.turn_ended(turn_id), await other.turn_ended(turn_id)
@@ -248,22 +247,22 @@ async def test_a_slow_reader_loses_deltas_and_no_completion(desk: Desk) -> None:
 
 
 async def test_the_end_of_the_server_ends_the_turns_and_tells_it(open_desk: Opened) -> None:
-    gate, reached = asyncio.Event(), asyncio.Event()
-    async with open_desk(holding(gate, reached)) as desk:
+    gate = asyncio.Event()
+    async with open_desk(holding(gate)) as desk:
         client = await desk.client()
         turn_id = await start(client, await desk.thread(client), "hello")
-        await reached.wait()
+        await desk.models.until(arrived=1)
     assert (await client.turn_ended(turn_id))["status"] == "interrupted"
     assert client.methods(turn_id)[-1] == "turn/completed"
 
 
 async def test_a_turn_that_never_starts_is_told_to_have_ended(open_desk: Opened) -> None:
-    gate, reached = asyncio.Event(), asyncio.Event()
-    async with open_desk(holding(gate, reached)) as desk:
+    gate = asyncio.Event()
+    async with open_desk(holding(gate)) as desk:
         client = await desk.client()
         thread_id = await desk.thread(client)
         first = await start(client, thread_id, "first")
-        await reached.wait()
+        await desk.models.until(arrived=1)
         second = await start(client, thread_id, "second")
         await client.call("thread/archive", threadId=thread_id)
         assert (await client.turn_ended(first))["status"] == "interrupted"

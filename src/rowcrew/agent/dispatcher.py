@@ -103,6 +103,13 @@ class Dispatcher:
         """Something may have changed: look now."""
         self._wanted.set()
 
+    def is_held(self, thread_id: str) -> bool:
+        """Whether nothing is started until a user starts a turn or says go on."""
+        if thread_id in self._interrupted:
+            # Just now: it is held as soon as that is in the file, if anything waits.
+            return self._head(thread_id) is not None
+        return self._queue.peek(lambda connection: TurnQueueStore(connection).is_held(thread_id))
+
     async def start_head(self, thread_id: str, *, entry_id: str | None = None) -> SentTurn:
         """Say go on: let go of the hold and start the head now.
 

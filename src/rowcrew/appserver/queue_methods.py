@@ -53,7 +53,7 @@ class QueueMethods:
         return wire.ThreadQueueListResponse(
             data=[wire_queued(entry) for entry in entries[:limit]],
             next_cursor=str(offset + limit) if len(entries) > limit else None,
-            held=self._queue.is_held(params.thread_id),
+            held=self._dispatcher.is_held(params.thread_id),
         )
 
     async def update(self, _: Connection, params: wire.ThreadQueueUpdateParams) -> Wire:
