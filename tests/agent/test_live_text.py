@@ -96,6 +96,15 @@ def test_what_no_utf_8_can_hold_is_mended_in_pieces_too() -> None:
     assert stage.told() == [(TEXT, "a\ufffd", CUT, "a\ufffd")]
 
 
+def test_what_is_said_after_the_end_is_not_told() -> None:
+    stage = Stage()
+    stage.hear((0, TEXT, "a"))
+    stage.live.give_up()
+    stage.hear((0, TEXT, "ab"), (1, TEXT, "c"))
+    assert stage.told() == [(TEXT, "a", CUT, "a")]
+    assert len(stage.log.of(TurnItemDelta)) == 1
+
+
 class Answer:
     usage = Usage(requests=1)
 

@@ -41,12 +41,15 @@ class LiveText:
     def __init__(self, record: TurnRecord) -> None:
         self._record = record
         self._lines: dict[int, _Line] = {}
+        self._is_over = False
 
     def begin(self) -> None:
         for line in self._lines.values():
             line.earlier, line.heard = line.text(), 0
 
     def hear(self, place: int, kind: TurnItemKind, text: str) -> None:
+        if self._is_over:
+            return  # a request that heeded no cancellation still talks
         line = self._lines.get(place)
         if line is None:
             line = self._lines[place] = _Line(kind, self._record.open_item(kind, {"text": ""}))
@@ -72,5 +75,6 @@ class LiveText:
         self._give_up(self._lines.values())
 
     def _give_up(self, lines: Iterable[_Line]) -> None:
+        self._is_over = True
         for line in lines:
             self._record.close_item(line.item_id, TurnItemStatus.INTERRUPTED, {"text": line.text()})
