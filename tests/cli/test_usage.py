@@ -73,7 +73,8 @@ def test_the_cost_is_the_sum_over_all_attempts_and_sessions(desk: Desk, model: R
     with ServerThread(model) as served:
         assert run(desk, served.server.url) == 100
         model.mended = True
-        assert desk.rowcrew("retry").code == 0
+        retried = desk.rowcrew("retry")
+    assert (retried.code, retried.err.splitlines()[-1]) == (0, "Cost: $0.011700")
     # Two rows at once; Grace's with three requests in each of two attempts, and one after the retry.
     usage = used(9, cost=0.0117, known_cost=0.0117, unpriced_requests=0)
     assert desk.rowcrew("status", "--json").json["usage"] == usage

@@ -10,7 +10,7 @@ import click
 from rowcrew.cli.exits import ERROR, OK, SOME_FAILED, code_of_job
 from rowcrew.cli.interrupts import Interrupts
 from rowcrew.cli.progress import Display, Style, painter_for
-from rowcrew.cli.render import failure_lines, next_steps, tally
+from rowcrew.cli.render import cost_text, failure_lines, next_steps, tally
 from rowcrew.cli.session import session_of
 from rowcrew.cli.shapes import finished_event, started_event
 from rowcrew.cli.terminal import one_line, printable, say, show_json
@@ -83,6 +83,8 @@ async def tell_end(engine: Engine, job_id: str, audience: Audience) -> int:
     say(_end_line(view))
     if view.job.auto_export and view.job.status is not JobStatus.FAILED:
         say(f"Output: {printable(view.job.output_path)}")
+    if cost := cost_text(view.job.usage):
+        say(f"Cost: {cost}")
     for line in [*failure_lines(result), *next_steps(view)]:
         say(line)
     if audience.as_json:
