@@ -1,6 +1,7 @@
 """The schemas that are drawn from the types."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema_rs
@@ -29,6 +30,12 @@ def test_clients_find_the_late_fields_of_codex_where_they_look_for_them() -> Non
     found = documents()
     assert "excludeTurns" in found["v2/ThreadResumeParams.json"]["properties"]
     assert "excludeTurns" in found["v2/ThreadForkParams.json"]["properties"]
+
+
+def test_the_guide_names_every_method_and_notification() -> None:
+    page = Path(__file__).parents[2] / "docs" / "guide" / "app-server.md"
+    named = set(re.findall(r"`([a-z]+(?:/[a-zA-Z]+)*)[ `]", page.read_text(encoding="utf-8")))
+    assert {*METHODS, *NOTIFICATIONS} - named == set()
 
 
 async def test_every_message_of_the_catalogue_has_a_method_and_the_other_way_round(desk: Desk) -> None:

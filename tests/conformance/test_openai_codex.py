@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
+from tests.served import ServerThread
 
 VERSION = "0.163.0"
 NEEDS = ["packaging"]
@@ -228,6 +229,31 @@ def test_an_answer_has_the_shape_that_was_asked_for(codex: Opened) -> None:
     assert client.thread_start().run("a number", output_schema=schema).final_response == '{"n": 7}'
     [received] = client.models_behind.server.requests
     assert '"n"' in str(received.body).replace("'", '"')
+
+
+def test_the_example_of_the_guide_runs(codex: Opened, sdk: ModuleType, tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "guide" / "app-server.md"
+    example = page.read_text(encoding="utf-8").partition("```python talk.py\n")[2].partition("```")[0]
+    (tmp_path / "rowcrew").symlink_to(tmp_path / "codex")
+    with ServerThread("Hello.") as models:
+        environment = {
+            **os.environ,
+            "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]),
+            "PYTHONPATH": os.pathsep.join([str(Path(str(sdk.__file__)).parents[1]), *sys.path]),
+            "ROWCREW_HOME": str(tmp_path / "home"),
+            "ROWCREW_BASE_URL": models.server.url,
+            "OPENAI_API_KEY": "sk-test",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", example],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, "Hello.\nHello.\n2 turns before the fork\n"), done.stderr
 
 
 async def test_the_asynchronous_client_works_as_well(sdk: ModuleType, tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ class Feed:
 
     async def _tell_turn(self, fact: TurnFact) -> None:
         known = self._turns.get(fact.thread_id)
+        if isinstance(fact, TurnItemDelta):
+            # Passed on and not gathered: the item's completion has the whole text.
+            self._tell_delta(fact, known)
+            return
         turn = self._turns[fact.thread_id] = apply(known, fact)
         ids = {"thread_id": fact.thread_id, "turn_id": fact.turn_id}
         match fact:
@@ -114,8 +118,6 @@ class Feed:
                     "item/started",
                     wire.ItemStartedNotification(**ids, item=wired, started_at_ms=item.started_at_ms),
                 )
-            case TurnItemDelta():
-                self._tell_delta(fact, turn)
             case TurnItemCompleted(item=item):
                 wired = wire_item(item, cwd=self._cwd(fact))
                 self._notify(
@@ -136,7 +138,8 @@ class Feed:
 
     def _tell_delta(self, fact: TurnItemDelta, turn: Turn | None) -> None:
         items = () if turn is None else turn.items
-        kind = next((item.kind for item in items if item.id == fact.item_id), TurnItemKind.AGENT_MESSAGE)
+        kinds = (item.kind for item in reversed(items) if item.id == fact.item_id)
+        kind = next(kinds, TurnItemKind.AGENT_MESSAGE)
         ids = {"thread_id": fact.thread_id, "turn_id": fact.turn_id, "item_id": fact.item_id}
         if kind is TurnItemKind.REASONING:
             self._notify(
