@@ -46,7 +46,8 @@ def winner(one: Running, other: Running) -> Running:
     loser = _loser(one, other)
     if loser is None:  # the job was done meanwhile, and there was nothing to lose
         return other
-    assert "another process runs job" in loser.err
+    lost = ("another process runs job", "is running already, in process")
+    assert any(words in loser.err for words in lost), loser.err
     return other if loser is one else one
 
 
