@@ -1,20 +1,13 @@
-"""The official Python SDK of Codex drives rowcrew, unchanged: it is pointed at our command and nothing more.
-
-The SDK is installed without the binary that it depends on. Where it is not installed, pip fetches it once,
-without its dependencies, into a cache folder; where that cannot be done, these tests are skipped and say why.
-"""
+"""The official Python SDK of Codex drives rowcrew: it is pointed at our command and nothing more."""
 
 import asyncio
-import importlib
-import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,40 +16,6 @@ import pytest
 
 from rowcrew.testing import CallTool, ModelServer, Reply, overloaded, unauthorized
 from tests.served import ServerThread
-
-VERSION = "0.163.0"
-NEEDS = ["packaging"]
-INSTALL_SECONDS = 120
-
-
-@pytest.fixture(scope="session")
-def sdk() -> ModuleType:
-    if importlib.util.find_spec("openai_codex") is None:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = cache / "rowcrew-tests" / f"openai-codex-{VERSION}"
-        if not folder.is_dir():
-            fetch(folder)
-        sys.path.append(str(folder))
-        importlib.invalidate_caches()
-    return importlib.import_module("openai_codex")
-
-
-def fetch(folder: Path) -> None:
-    """Fill the folder whole or not at all: several test processes may come at once."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
-        flags = ["--quiet", "--no-deps", "--target", f"{beside}/sdk"]
-        command = [sys.executable, "-m", "pip", "install", *flags, f"openai-codex=={VERSION}", *NEEDS]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"pip did not fetch openai-codex within {INSTALL_SECONDS} s")
-        if done.returncode != 0:
-            pytest.skip(f"openai-codex cannot be fetched: {done.stderr.strip()[-200:]}")
-        with suppress(OSError):  # another process was first
-            Path(beside, "sdk").rename(folder)
 
 
 class Models:
