@@ -108,6 +108,23 @@ async def test_a_flood_of_ten_thousand_requests_is_answered_to_the_last_one(desk
     assert answered == numbers
 
 
+async def test_who_does_not_read_is_not_read_from_and_misses_nothing(desk: Desk) -> None:
+    client = await desk.client()
+    outbox = next(iter(desk.server._connections)).outbox
+    outbox._capacity = 10_000
+    client.reads.clear()
+    numbers = [client.ask("thread/list") for _ in range(2_000)]
+    for _ in range(5_000):
+        await asyncio.sleep(0)
+    assert outbox.is_full
+    # What was being carried out when it became full still fits; the rest stays with the client.
+    assert outbox.size < 10_000 + MAX_REQUESTS * 100
+    assert client.to_server.qsize() > 1_000
+    client.reads.set()
+    await client.until(lambda one: one.get("id") == numbers[-1])
+    assert sorted(one["id"] for one in client.told if one.get("id", -1) >= numbers[0]) == numbers
+
+
 async def test_a_connection_that_is_full_says_that_it_is_overloaded(open_desk: Opened) -> None:
     gate = asyncio.Event()
 
