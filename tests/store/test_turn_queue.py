@@ -170,6 +170,31 @@ def test_entries_are_found_by_the_beginning_of_their_id_also_while_they_are_disp
     assert (like("ab"), like("%"), len(like(""))) == ([("ab", "pending")], [], 3)
 
 
+def test_the_fingerprint_changes_with_what_users_see_and_with_nothing_else(queue: TurnQueueStore) -> None:
+    seen = [queue.fingerprint("t")]
+
+    def has_changed() -> bool:
+        seen.append(queue.fingerprint("t"))
+        return seen[-1] != seen[-2]
+
+    assert seen == [""]
+    for name in "abc":
+        add(queue, name)
+        assert has_changed()
+    add(queue, "x", thread_id="u")
+    assert not has_changed()
+    queue.update("t", "b", text="other", now=7)
+    assert has_changed()
+    queue.reorder("t", ["c", "b", "a"], now=7)
+    assert has_changed()
+    claim(queue, turn_id="turn")
+    assert has_changed()
+    queue.remove("t", turn_id="turn")
+    assert not has_changed()
+    queue.delete("t", "a")
+    assert has_changed()
+
+
 def test_an_entry_of_another_thread_is_unknown(queue: TurnQueueStore) -> None:
     add(queue, "a")
     assert queue.update("u", "a", text="x", now=2) == "unknown"

@@ -27,9 +27,6 @@ log = logging.getLogger(__name__)
 
 # What another process adds is found within a second, also when this one has just looked.
 LOOK_SECONDS = 0.4
-SHOWN = 1000
-
-Snapshot = tuple[tuple[str, str, int, int], ...]
 
 
 class Dispatcher:
@@ -63,7 +60,7 @@ class Dispatcher:
         self._user_started: set[str] = set()
         self._to_recover = True
         self._mark: int | None = None
-        self._shown: dict[str, Snapshot] = {}
+        self._shown: dict[str, str] = {}
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -190,17 +187,13 @@ class Dispatcher:
         if mark == self._mark and self._shown.keys() == set(loaded):
             return
         self._mark = mark
-        shown = {thread_id: self._snapshot(thread_id) for thread_id in loaded}
-        before, self._shown = self._shown, shown
-        for thread_id, snapshot in shown.items():
-            if snapshot != before.get(thread_id, ()):
-                self._on_changed(thread_id)
-
-    def _snapshot(self, thread_id: str) -> Snapshot:
-        entries = self._queue.peek(
-            lambda connection: TurnQueueStore(connection).list_page(thread_id, limit=SHOWN)
+        shown = self._queue.peek(
+            lambda connection: {one: TurnQueueStore(connection).fingerprint(one) for one in loaded}
         )
-        return tuple((entry.id, entry.status, entry.position, entry.updated_at_ms) for entry in entries)
+        before, self._shown = self._shown, shown
+        for thread_id, fingerprint in shown.items():
+            if fingerprint != before.get(thread_id, ""):
+                self._on_changed(thread_id)
 
     def _head(self, thread_id: str) -> QueuedTurn | None:
         entries = self._queue.peek(

@@ -115,6 +115,11 @@ class TurnQueueStore:
         """Any entry, also one that is being dispatched."""
         return self._one(queries.find, thread_id=thread_id, id=entry_id)
 
+    def fingerprint(self, thread_id: str) -> str:
+        """Another text than before, once what users see of the queue is another. Empty for an empty queue."""
+        row = self._connection.execute(queries.fingerprint, {"thread_id": thread_id}).fetchone()
+        return str(row[0]) if row and row[0] is not None else ""
+
     def list_like(self, thread_id: str, prefix: str, *, limit: int) -> list[QueuedTurn]:
         """Entries of any state whose id begins so."""
         cursor = self._connection.execute(

@@ -43,6 +43,13 @@ SELECT * FROM queued_turns WHERE id = :id AND thread_id = :thread_id
 -- TurnQueueStore.append: what this client id stood for.
 SELECT queued_turn_id, digest FROM queued_turn_receipts WHERE thread_id = :thread_id AND client_id = :client_id
 
+-- name: fingerprint
+-- TurnQueueStore.fingerprint: asked after every change, so that it stays in the database and reads no text.
+SELECT group_concat(concat_ws(' ', id, status, position, updated_at_ms)) FROM (
+  SELECT id, status, position, updated_at_ms FROM queued_turns
+  WHERE thread_id = :thread_id AND status IN ('pending', 'failed') ORDER BY position
+)
+
 -- name: insert_hold
 -- The dispatcher after an interrupt. Once is enough.
 INSERT INTO queue_holds (thread_id, held_at_ms) VALUES (:thread_id, :now) ON CONFLICT DO NOTHING
