@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rowcrew.appserver import connection
 from rowcrew.appserver.connection import MAX_REQUESTS
 from rowcrew.testing import Reply
 from tests.appserver.conftest import Client, Desk, Failure, Opened
@@ -136,9 +137,7 @@ async def test_a_connection_that_is_full_says_that_it_is_overloaded(open_desk: O
         client = await desk.client()
         thread_id = await desk.thread(client)
         # Requests for one thread are carried out one after the other: the first holds those behind it.
-        lock = desk.server._connections
-        connection = next(iter(lock))
-        thread_lock = connection._turn_of(thread_id)
+        thread_lock = next(iter(desk.server._connections))._turn_of(thread_id)
         async with thread_lock:
             numbers = [client.ask("thread/read", threadId=thread_id) for _ in range(MAX_REQUESTS + 1)]
             answer = await client.until(lambda one: one.get("id") == numbers[-1])
@@ -147,6 +146,37 @@ async def test_a_connection_that_is_full_says_that_it_is_overloaded(open_desk: O
         await client.until(lambda one: one.get("id") == numbers[-2])
         gate.set()
         assert all("result" in one for one in client.told if one.get("id") in numbers[:-1])
+
+
+async def test_a_request_that_takes_too_long_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await desk.client()
+    thread_id = await desk.thread(client)
+    held = next(iter(desk.server._connections))._turn_of(thread_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(connection, "REQUEST_SECONDS", 0.05)
+        async with held:
+            with pytest.raises(
+                Failure, match=r"thread/read took longer than 0\.05 s and was given up"
+            ) as late:
+                await client.call("thread/read", threadId=thread_id)
+    assert late.value.code == -32603
+    assert (await client.call("thread/read", threadId=thread_id))["thread"]["id"] == thread_id
+
+
+async def test_a_method_that_breaks_is_an_error_and_the_connection_lives(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await desk.client()
+
+    def broken() -> None:
+        raise ZeroDivisionError("for a test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.server._threads, "list_loaded", broken)
+        with pytest.raises(Failure, match=r"itself broke \(ZeroDivisionError: for a test\)") as failure:
+            await client.call("thread/loaded/list")
+    assert (failure.value.code, "thread/loaded/list broke" in caplog.text) == (-32603, True)
+    assert (await client.call("thread/loaded/list"))["data"] == []
 
 
 async def test_what_the_client_opted_out_of_is_not_told(desk: Desk) -> None:

@@ -155,9 +155,6 @@ class Connection:
             self._answer_error(request_id, error)
         except RowcrewError as error:
             self._answer_error(request_id, rpc_error_of(error))
-        except TimeoutError:
-            said = f"{method} took longer than {REQUEST_SECONDS:g} s and was given up"
-            self._answer_error(request_id, RpcError(errors.INTERNAL, said))
         except Exception as error:
             # The last line before the client, who must get an answer; the details are in the log.
             log.exception("%s broke", method)
@@ -176,8 +173,15 @@ class Connection:
             checked = known.params.model_validate(params or {})
         except ValidationError as error:
             raise RpcError(errors.INVALID_PARAMS, _sentence(method, error)) from None
-        async with asyncio.timeout(REQUEST_SECONDS), self._turn_of(getattr(checked, "thread_id", None)):
-            return await known.run(self, checked)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS) as limit:
+                async with self._turn_of(getattr(checked, "thread_id", None)):
+                    return await known.run(self, checked)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            said = f"{method} took longer than {REQUEST_SECONDS:g} s and was given up"
+            raise RpcError(errors.INTERNAL, said) from None
 
     def _turn_of(self, thread_id: str | None) -> asyncio.Lock:
         if thread_id is None:
