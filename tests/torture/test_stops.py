@@ -56,7 +56,8 @@ def _loser(one: Running, other: Running) -> Running | None:
 
 
 def test_owners_that_sleep_past_their_lease(program: Program, torture: Torture) -> None:
-    rows, wanted = (60 * torture.times(0), torture.times(0)) if torture.is_long else (60, 2)
+    wanted = torture.times(2)
+    rows = 200 * wanted if torture.is_long else 60
     chance, stops = torture.random("stops"), 0
     worker = program.worker(f'sleep "0.0$(( $$ % 9 ))"\n{REPORT}')
     running = program.start(
