@@ -281,9 +281,9 @@ async def test_what_cannot_be_started_is_failed_with_a_reason(
         assert entry.failure == "it could not be started: for a test"
 
 
-@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("ended", [TurnStatus.COMPLETED, TurnStatus.INTERRUPTED, None])
 async def test_what_a_dead_process_was_dispatching_is_settled_before_anything_is_dispatched(
-    open_desk: Opened, ended: bool
+    open_desk: Opened, ended: TurnStatus | None
 ) -> None:
     async with open_desk() as desk:
         thread_id = await desk.thread()
@@ -294,7 +294,7 @@ async def test_what_a_dead_process_was_dispatching_is_settled_before_anything_is
             store = HistoryStore(connection)
             store.start_turn(thread_id, "turn", owner=DEAD, now=1)
             if ended:
-                store.end_turn(thread_id, "turn", status=TurnStatus.COMPLETED, now=2)
+                store.end_turn(thread_id, "turn", status=ended, now=2)
             else:
                 store.settle_open_turns(is_dead=lambda owner: owner == DEAD, now=2)
 
@@ -307,9 +307,14 @@ async def test_what_a_dead_process_was_dispatching_is_settled_before_anything_is
         await history.write(leave_turn)
         await desk.write(leave_dispatch)
         await desk.threads.resume(thread_id)
-        if ended:
+        if ended is TurnStatus.COMPLETED:
             await desk.empty(thread_id)
             assert desk.models.arrived == 1
+            return
+        if ended is TurnStatus.INTERRUPTED:
+            await desk.until(lambda: desk.all_of(thread_id) == [("pending", "B")])
+            await desk.dispatcher._look()
+            assert (desk.models.arrived, desk.queue.is_held(thread_id)) == (0, True)
             return
         await desk.until(lambda: desk.all_of(thread_id) == [("failed", "A"), ("pending", "B")])
         await desk.dispatcher._look()

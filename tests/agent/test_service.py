@@ -229,6 +229,27 @@ async def test_what_a_dead_process_left_is_settled_at_open(house: Opened) -> Non
         assert await said(threads, thread.id, "go on") == "again"
 
 
+async def test_what_a_process_left_that_died_later_is_settled_when_its_thread_is_resumed(
+    house: Opened,
+) -> None:
+    async with house("again") as (engine, threads, _):
+        thread = await threads.start(source="cli")
+        await threads.unload(thread.id)
+        history = await engine.database("history")
+
+        def leave(connection: Any) -> None:
+            ThreadStore(connection).take(thread.id, owner=DEAD, is_dead=lambda _: True)
+
+        await engine.state.write(leave)
+        await history.write(
+            lambda connection: HistoryStore(connection).start_turn(thread.id, "cut", owner=DEAD, now=1)
+        )
+        await threads.resume(thread.id)
+        assert await said(threads, thread.id, "go on") == "again"
+        view = await threads.read(thread.id)
+        assert [turn.status for turn in view.turns] == [TurnStatus.INTERRUPTED, TurnStatus.COMPLETED]
+
+
 async def test_a_thread_that_another_process_has_is_refused_and_left_alone(house: Opened) -> None:
     other = ProcessIdentity(1, identify(1).started, identify().boot_id)
     async with house() as (engine, threads, _):

@@ -262,14 +262,14 @@ def test_a_turn_that_a_crash_cut_off_has_not_ended(history: HistoryStore) -> Non
     ):
         whole_turn(history, turn_id, status=status)
     history.start_turn("t", "cut off", owner=OTHER, now=1)
-    assert not history.has_ended("t", "cut off")
+    assert history.find_end("t", "cut off") is None
     history.settle_open_turns(is_dead=lambda _: True, now=2)
-    assert {turn: history.has_ended("t", turn) for turn in ("1", "2", "3", "cut off", "unknown")} == {
-        "1": True,
-        "2": True,
-        "3": True,
-        "cut off": False,
-        "unknown": False,
+    assert {turn: history.find_end("t", turn) for turn in ("1", "2", "3", "cut off", "unknown")} == {
+        "1": TurnStatus.COMPLETED,
+        "2": TurnStatus.INTERRUPTED,
+        "3": TurnStatus.FAILED,
+        "cut off": None,
+        "unknown": None,
     }
 
 

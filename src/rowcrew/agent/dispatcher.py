@@ -21,7 +21,7 @@ from rowcrew.domain.queued_turn import QueuedTurn
 from rowcrew.errors import Conflict, LimitReached, NotFound, RowcrewError
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.history import HistoryStore
-from rowcrew.store.turn_queue import TurnQueueStore
+from rowcrew.store.turn_queue import Recovered, TurnQueueStore
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Dispatcher:
     async def __aenter__(self) -> "Dispatcher":
         # Nothing is buffered: what matters is noted in the same step in which it is published.
         self._facts = self._threads.bus.subscribe(self._hear)
-        await self._recover()
+        await self._catch_up()
         if self._by_itself:
             self._task = asyncio.create_task(self._run(), name="dispatcher")
         return self
@@ -114,7 +114,7 @@ class Dispatcher:
         `entry_id` is not the head.
         """
         agent = self._threads.get_alive(thread_id)
-        await self._note_turns()
+        await self._catch_up()
         if not agent.is_idle or thread_id in self._under_way:
             await self._write(lambda queue: queue.release(thread_id))
             raise Conflict(
@@ -149,7 +149,7 @@ class Dispatcher:
         while True:
             if (under_way := self._under_way.get(thread_id)) is not None:
                 await asyncio.wait({under_way})
-            await self._note_turns()
+            await self._catch_up()
             sent = await self._dispatch(thread_id)
             if sent is None:
                 return
@@ -173,14 +173,23 @@ class Dispatcher:
         loaded = self._threads.list_loaded()
         if not loaded:
             return
-        if self._to_recover:
-            await self._recover()
-        await self._note_turns()
+        await self._catch_up()
         self._tell_changes(loaded)
         ready = set(self._queue.peek(lambda connection: TurnQueueStore(connection).list_ready_threads()))
         for thread_id in loaded:
             if thread_id in ready and not self._closing:
                 await self._dispatch(thread_id)
+
+    async def _catch_up(self) -> None:
+        """Before anything is dispatched: settle what dead owners left, note what was heard."""
+        if self._to_recover:
+            self._to_recover = False
+            try:
+                await self._recover()
+            except BaseException:
+                self._to_recover = True
+                raise
+        await self._note_turns()
 
     def _tell_changes(self, loaded: list[str]) -> None:
         mark = self._queue.peek(lambda connection: TurnQueueStore(connection).change_mark())
@@ -233,8 +242,7 @@ class Dispatcher:
             for thread_id in started:
                 queue.release(thread_id)
             for thread_id in interrupted:
-                if queue.list_page(thread_id, limit=1):
-                    queue.hold(thread_id, now=now)
+                _hold_what_waits(queue, thread_id, now=now)
 
         await self._write(note)
         self._user_started.difference_update(started)
@@ -341,27 +349,26 @@ class Dispatcher:
     async def _recover(self) -> None:
         """Settle what dead processes were dispatching. Nothing is run again by itself."""
         runtime = self._threads.runtime
-        self._to_recover = False
         abandoned = self._queue.peek(
             lambda connection: TurnQueueStore(connection).list_dispatched_turns(is_dead=runtime.is_dead)
         )
-        ended = {
-            (thread_id, turn_id)
-            for thread_id, turn_id in abandoned
-            if runtime.history.peek(
-                lambda connection, thread_id=thread_id, turn_id=turn_id: HistoryStore(connection).has_ended(  # type: ignore[misc]
-                    thread_id, turn_id
-                )
-            )
-        }
-        now = runtime.clock.now_ms()
-        recovered = await self._write(
-            lambda queue: queue.recover(
-                has_ended=lambda thread_id, turn_id: (thread_id, turn_id) in ended,
-                is_dead=runtime.is_dead,
-                now=now,
-            )
+        ends = runtime.history.peek(
+            lambda connection: {turn: HistoryStore(connection).find_end(*turn) for turn in abandoned}
         )
+        now = runtime.clock.now_ms()
+
+        def recover(queue: TurnQueueStore) -> Recovered:
+            recovered = queue.recover(
+                has_ended=lambda *turn: ends.get(turn) is not None, is_dead=runtime.is_dead, now=now
+            )
+            removed = {thread_id for thread_id, _ in recovered.removed}
+            for (thread_id, _), end in ends.items():
+                # The interrupt was in the history, and its owner died before it was noted here.
+                if end is TurnStatus.INTERRUPTED and thread_id in removed:
+                    _hold_what_waits(queue, thread_id, now=now)
+            return recovered
+
+        recovered: Recovered = await self._write(recover)
         for thread_id, entry_id in recovered.failed:
             log.warning("the dispatch of %s in thread %s was cut off", entry_id, thread_id)
 
@@ -370,3 +377,9 @@ class Dispatcher:
             return work(TurnQueueStore(connection))
 
         return await self._queue.write(write)
+
+
+def _hold_what_waits(queue: TurnQueueStore, thread_id: str, *, now: int) -> None:
+    """An interrupt holds what waits behind it; an empty queue needs no hold."""
+    if queue.list_page(thread_id, limit=1):
+        queue.hold(thread_id, now=now)

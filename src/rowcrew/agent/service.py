@@ -15,6 +15,7 @@ from rowcrew.agent.catalog import ThreadCatalog, ThreadView
 from rowcrew.agent.control import SHUTDOWN_SECONDS
 from rowcrew.agent.durable import load_messages
 from rowcrew.agent.runtime import AgentRuntime
+from rowcrew.agent.settling import settle_history
 from rowcrew.agent.setup import LiveThread, MoreTools, SettledSetup, ThreadSetup, specify
 from rowcrew.agent.thread import AgentSpec, AgentThread, SentTurn
 from rowcrew.config import Settings
@@ -95,6 +96,8 @@ class ThreadService(ThreadCatalog):
                 await self._end(thread_id)
             await self._take(thread_id)
             try:
+                # Its last owner may have died in a turn after this process opened the files.
+                await settle_history(self.runtime.history, self.runtime.clock)
                 messages = await load_messages(self.runtime.history, thread_id)
                 await self._come_alive(stored, made, messages)
             except BaseException:

@@ -141,10 +141,11 @@ class HistoryStore:
         turns = self.list_turns(thread_id, newest_first=True, limit=1)
         return turns[0] if turns else None
 
-    def has_ended(self, thread_id: str, turn_id: str) -> bool:
-        """True for a turn that came to its end; False when it runs, a crash cut it off, or it is unknown."""
+    def find_end(self, thread_id: str, turn_id: str) -> TurnStatus | None:
+        """How a turn came to its end; None when it runs, a crash cut it off, or it is unknown."""
         values = {"thread_id": thread_id, "turn_id": turn_id}
-        return self._connection.execute(queries.has_ended, values).fetchone() is not None
+        row = self._connection.execute(queries.find_end, values).fetchone()
+        return None if row is None else TurnStatus(str(row[0]))
 
     def count_turns(self, thread_id: str) -> int:
         return self._number(queries.count_turns, thread_id)

@@ -19,6 +19,10 @@ UPDATE turns SET status = :status, completed_at_ms = :completed_at_ms, duration_
   error_json = :error_json, usage_json = :usage_json, owner_json = NULL
 WHERE thread_id = :thread_id AND id = :turn_id AND status = 'inProgress'
 
+-- name: find_end
+-- The turn queue's recovery. A turn that a crash cut off has not ended.
+SELECT status FROM turns WHERE thread_id = :thread_id AND id = :turn_id AND status <> 'inProgress' AND settled = 0
+
 -- name: find_turn
 -- HistoryStore.find_turn.
 SELECT * FROM turns WHERE thread_id = :thread_id AND id = :turn_id
@@ -47,10 +51,6 @@ INSERT INTO turns (thread_id, id, sequence, status, started_at_ms, completed_at_
 SELECT :new_thread_id, id, sequence, iif(status = 'inProgress', 'interrupted', status), started_at_ms,
   coalesce(completed_at_ms, :now), duration_ms, error_json, usage_json, settled
 FROM turns WHERE thread_id = :thread_id AND sequence <= :last
-
--- name: has_ended
--- The turn queue's recovery. A turn that a crash cut off has not ended.
-SELECT 1 FROM turns WHERE thread_id = :thread_id AND id = :turn_id AND status <> 'inProgress' AND settled = 0
 
 -- name: keep_item
 -- With keep_turn, in its transaction.
