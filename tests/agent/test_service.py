@@ -250,6 +250,21 @@ async def test_what_a_process_left_that_died_later_is_settled_when_its_thread_is
         assert [turn.status for turn in view.turns] == [TurnStatus.INTERRUPTED, TurnStatus.COMPLETED]
 
 
+async def test_a_turn_of_a_process_that_died_later_is_read_as_interrupted(house: Opened) -> None:
+    async with house() as (engine, threads, _):
+        ids = [(await threads.start(source="cli")).id for _ in range(2)]
+        history = await engine.database("history")
+        for thread_id, owner in zip(ids, (DEAD, identify()), strict=True):
+            await threads.unload(thread_id)
+            await history.write(
+                lambda connection, thread_id=thread_id, owner=owner: HistoryStore(connection).start_turn(  # type: ignore[misc]
+                    thread_id, "cut", owner=owner, now=1
+                )
+            )
+        read = [(await threads.read(thread_id)).turns[0].status for thread_id in ids]
+        assert read == [TurnStatus.INTERRUPTED, TurnStatus.IN_PROGRESS]
+
+
 async def test_a_thread_that_another_process_has_is_refused_and_left_alone(house: Opened) -> None:
     other = ProcessIdentity(1, identify(1).started, identify().boot_id)
     async with house() as (engine, threads, _):

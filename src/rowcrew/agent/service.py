@@ -228,7 +228,12 @@ class ThreadService(ThreadCatalog):
     async def read(self, thread_id: str, *, with_turns: bool = True) -> ThreadView:
         """The thread as it is now, with its turns. Raises NotFound."""
         await self.runtime.ledger.flush()
-        return await super().read(thread_id, with_turns=with_turns)
+        view = await super().read(thread_id, with_turns=with_turns)
+        if thread_id in self.control.registry or all(turn.is_ended for turn in view.turns):
+            return view
+        # Someone else's turn: it runs there, unless that process has died since the files were opened.
+        await settle_history(self.runtime.history, self.runtime.clock)
+        return await super().read(thread_id)
 
     def get_alive(self, thread_id: str) -> AgentThread:
         """The agent of a thread that was started or resumed here. Raises NotFound."""
