@@ -480,6 +480,14 @@ async def test_status_75_is_try_later(bench: Bench) -> None:
     assert await worker.work() == Ended(ErrorClass.PROVIDER, "exited with status 75: overloaded")
 
 
+async def test_what_goes_with_status_75_is_no_report_however_slowly_the_program_ends(bench: Bench) -> None:
+    # Longer than output has to rest to count as the report of a program that lives on.
+    script = """echo '{"retry_after": 3}'; sleep 1; exit 75"""
+    worker = await bench.shell(script)
+    ended = await worker.work()
+    assert (ended.error_class, ended.retry_after, bench.results) == (ErrorClass.RATE_LIMITED, 3.0, [])
+
+
 @pytest.mark.parametrize(
     ("said", "ended"),
     [

@@ -277,7 +277,7 @@ class CommandWorker:
             answer = self._parse()
         except InvalidResult:
             return None
-        return None if self._is_refused_report(answer) else answer
+        return None if self._is_refused_report(answer) or self._asks_for_later(answer) else answer
 
     def _parse(self) -> dict[str, Any]:
         try:
@@ -292,6 +292,14 @@ class CommandWorker:
         if isinstance(properties, dict) and "accepted" in properties:
             return False
         return answer.keys() == {"accepted", "reason"} and answer["accepted"] is False
+
+    def _asks_for_later(self, answer: dict[str, Any]) -> bool:
+        """Whether it may be what goes with exit 75, so that the exit has to be waited for."""
+        properties = (self._order.output_schema or {}).get("properties")
+        wanted = properties if isinstance(properties, dict) else {}
+        if "retry_after" in answer:
+            return "retry_after" not in wanted
+        return answer.get("error") == "account" and "error" not in wanted
 
     async def _conclude(self) -> Ended:
         """What the end of the process means, with the report made where there is one."""
