@@ -38,7 +38,7 @@ def test_a_report_for_a_row_that_is_done_is_not_accepted(desk: Desk, monkeypatch
         monkeypatch.setenv(f"ROWCREW_{name}", value)
     called = desk.rowcrew("report", '{"x": 1}')
     assert (called.code, called.json["accepted"]) == (1, False)
-    assert called.err == "The report was not accepted. If it can be mended, mend it and report again.\n"
+    assert called.err == "The report was not accepted. Reporting it again will not help: end here.\n"
 
 
 def test_a_report_for_an_unknown_job_is_refused(desk: Desk) -> None:

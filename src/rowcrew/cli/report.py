@@ -56,14 +56,15 @@ def report(
         found = await engine.jobs.find(job_id)
         verdict = await engine.jobs.report(found.id, item_id, thread_id=thread_id, result=answer, stop=stop)
         if not verdict.accepted:
-            return _refused(verdict.reason or "refused")
+            return _refused(verdict.reason or "refused", mendable=verdict.mendable)
         show_json({"accepted": True})
         return OK
 
     return with_engine(context, work)
 
 
-def _refused(reason: str) -> int:
+def _refused(reason: str, *, mendable: bool = True) -> int:
     show_json({"accepted": False, "reason": reason})
-    say("The report was not accepted. If it can be mended, mend it and report again.")
+    what_next = "Mend it and report again." if mendable else "Reporting it again will not help: end here."
+    say(f"The report was not accepted. {what_next}")
     return ERROR

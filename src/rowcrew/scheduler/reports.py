@@ -16,6 +16,7 @@ REFUSALS: dict[ReportOutcome, str] = {
     "unknown_item": "this job has no such item",
     "other_thread": "this item is not assigned to you: report the item id that you were given",
     "already_reported": "this item has been reported already; the first report stands",
+    "too_often_invalid": "this attempt has reported what breaks the rules too often; it is not heard any more",
     "too_late": "this attempt is over (it ran out of time, or was stopped); its item is no longer yours",
 }
 
@@ -61,6 +62,9 @@ def _store(connection: Connection, report: Report, result_json: str, now: int) -
     items = JobItemStore(connection)
     if report.epoch is not None:
         items.fence(report.job_id, report.epoch)
+    elif items.count_invalid_reports(report.thread_id) >= MAX_INVALID_REPORTS:
+        # Inside the engine the worker is ended; one in another process goes on by itself.
+        return "too_often_invalid"
     outcome = items.report(
         report.job_id,
         report.item_id,

@@ -24,9 +24,12 @@ queries = load("job_items")
 
 NO_USAGE = Usage()
 MAX_RAW_ANSWER = 64 * 1024
+# too_often_invalid: this attempt has reported what breaks the rules as often as it may.
 # accepted: stored now. The others changed nothing: there is no such job item; it is another thread's;
 # this thread has reported before; the attempt was ended (time limit, shutdown) before the report came.
-ReportOutcome = Literal["accepted", "unknown_item", "other_thread", "already_reported", "too_late"]
+ReportOutcome = Literal[
+    "accepted", "unknown_item", "other_thread", "already_reported", "too_late", "too_often_invalid"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +336,11 @@ class JobItemStore:
             },
         ).fetchone()
         return None if row is None else int(row[0])
+
+    def count_invalid_reports(self, thread_id: str) -> int:
+        """How many of an attempt's reports were invalid; 0 where there is no such attempt."""
+        row = self._connection.execute(queries.count_invalid_reports, {"thread_id": thread_id}).fetchone()
+        return 0 if row is None else int(row[0])
 
     def find_invalid_report(self, thread_id: str) -> tuple[str, str | None] | None:
         """(what was wrong, the raw answer) of the last invalid report of an attempt, if it made one."""

@@ -32,6 +32,10 @@ WHERE rowid IN (
 AND EXISTS (SELECT 1 FROM agent_jobs WHERE id = :job_id AND status = 'running' AND lease_epoch = :epoch)
 RETURNING *
 
+-- name: count_invalid_reports
+-- For a report from another process: an attempt may mend what it reports a few times only.
+SELECT invalid_reports FROM agent_job_attempts WHERE thread_id = :thread_id
+
 -- name: end_attempt
 -- With every move that ends an attempt. Guard: it has not ended before.
 UPDATE agent_job_attempts SET ended_at_ms = :now, outcome = :outcome, counted = :counted,
