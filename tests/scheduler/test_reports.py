@@ -64,7 +64,7 @@ async def test_from_another_process_too_an_attempt_may_mend_its_report_a_few_tim
             (False, miss, False),
             (
                 False,
-                "this attempt has reported what breaks the rules too often; it is not heard any more",
+                "this attempt has broken the rules in too many reports; it is not heard any more",
                 False,
             ),
         ]

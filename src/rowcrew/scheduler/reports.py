@@ -16,7 +16,7 @@ REFUSALS: dict[ReportOutcome, str] = {
     "unknown_item": "this job has no such item",
     "other_thread": "this item is not assigned to you: report the item id that you were given",
     "already_reported": "this item has been reported already; the first report stands",
-    "too_often_invalid": "this attempt has reported what breaks the rules too often; it is not heard any more",
+    "too_often_invalid": "this attempt has broken the rules in too many reports; it is not heard any more",
     "too_late": "this attempt is over (it ran out of time, or was stopped); its item is no longer yours",
 }
 
