@@ -10,28 +10,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rowcrew.agent.catalog import ThreadCatalog
-from rowcrew.agent.settling import settle_history, settle_rows
 from rowcrew.clock import Clock, SystemClock
 from rowcrew.config import Settings
-from rowcrew.domain.history import Turn
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.domain.json_text import is_clean
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
-from rowcrew.processes import identify
 from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
-from rowcrew.store.history import HistoryStore
 from rowcrew.store.migrate import version
-from rowcrew.store.threads import ThreadStore
 
 if TYPE_CHECKING:
+    from rowcrew.agent.catalog import ThreadCatalog
     from rowcrew.agent.control import AgentControl
     from rowcrew.agent.runtime import AgentRuntime
     from rowcrew.agent.service import ThreadService
     from rowcrew.agent.setup import LiveThread
     from rowcrew.agent.tools import Tool
+    from rowcrew.domain.history import Turn
 
 FILES: dict[Kind, str] = {
     "state": "state_1.sqlite",
@@ -155,34 +151,22 @@ class Engine:
                 self._opened[kind] = await Database.open(self.home / FILES[kind], kind=kind)
             return self._opened[kind]
 
-    async def list_turns(self, thread_id: str) -> list[Turn]:
+    async def list_turns(self, thread_id: str) -> "list[Turn]":
         """The turns of a thread, the oldest first; none where no history was ever kept."""
         if not (self.home / FILES["history"]).exists():
             return []
-        history = await self.database("history")
-        return await history.read(lambda connection: HistoryStore(connection).list_turns(thread_id))
+        return await (await self.thread_catalog()).list_turns(thread_id)
 
     async def remove_job(self, job_id: str) -> None:
         """Delete a job, its rows and what its agents said. Raises NotFound, and Conflict while it runs."""
         await self.jobs.remove(job_id)
-        # Found by what is missing, so that the next call finds what a crash in between has left.
-        orphans = await self.state.read(lambda connection: ThreadStore(connection).list_orphans())
-        if not orphans:
-            return
-        history, owner = await self.database("history"), identify()
+        await self._settling().sweep_orphans(self.state, partial(self.database, "history"))
 
-        def drop_turns(connection: Connection) -> None:
-            for thread_id in orphans:
-                HistoryStore(connection).delete_thread(thread_id)
+    # What knows threads or models is loaded when it is first asked for: a command that only looks at jobs
+    # must not pay for it.
 
-        def drop_rows(connection: Connection) -> None:
-            for thread_id in orphans:
-                ThreadStore(connection).delete(thread_id, owner=owner)
-
-        await history.write(drop_turns)
-        await self.state.write(drop_rows)
-
-    # What knows models is loaded when it is first asked for: commands that only look must not pay for it.
+    def _settling(self) -> Any:
+        return import_module("rowcrew.agent.settling")
 
     async def agents(self) -> "AgentRuntime":
         """What all agents of this process share, of jobs and of threads."""
@@ -203,16 +187,19 @@ class Engine:
         """Starts and ends the agents of this process."""
         return (await self.agents()).control
 
-    async def thread_catalog(self) -> ThreadCatalog:
+    async def thread_catalog(self) -> "ThreadCatalog":
         """The threads as they are stored, for who only looks: nothing that knows models is loaded for it."""
         if self._threads is not None:
             return self._threads
-        await settle_rows(self.state)
-        return ThreadCatalog(self.state, self._settled_history, self.clock)
+        await self._settling().settle_rows(self.state)
+        catalog: ThreadCatalog = import_module("rowcrew.agent.catalog").ThreadCatalog(
+            self.state, self._settled_history, self.clock
+        )
+        return catalog
 
     async def _settled_history(self) -> Database:
         history = await self.database("history")
-        await settle_history(history, self.clock)
+        await self._settling().settle_history(history, self.clock)
         return history
 
     async def threads(self) -> "ThreadService":

@@ -60,9 +60,12 @@ class ThreadCatalog:
         thread = self.get(thread_id)
         if not with_turns:
             return ThreadView(thread)
+        return ThreadView(thread, tuple(await self.list_turns(thread_id)))
+
+    async def list_turns(self, thread_id: str) -> "list[Turn]":
+        """The turns of a thread, the oldest first, with their items."""
         history = await self._open_history()
-        turns = await history.read(lambda connection: HistoryStore(connection).list_turns(thread_id))
-        return ThreadView(thread, tuple(turns))
+        return await history.read(lambda connection: HistoryStore(connection).list_turns(thread_id))
 
     async def find_turn(self, thread_id: str, turn_id: str) -> Turn | None:
         """One turn with its items, as far as it is kept."""
