@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import uvloop
+
 from rowcrew.testing import CallTool, ModelServer, Received, Reply
 
 CONCURRENCY = 16
@@ -133,4 +135,4 @@ async def main(codex: str, codex_rows: int, rows: int) -> None:
 
 if __name__ == "__main__":
     codex_rows, rows = (int(word) for word in (sys.argv[2:4] or ("96", "3000")))
-    asyncio.run(main(sys.argv[1], codex_rows, rows))
+    uvloop.run(main(sys.argv[1], codex_rows, rows))
