@@ -1,8 +1,9 @@
 """Our client beside the library's own: the same requests on the wire, and the same answers back."""
 
+import asyncio
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.exceptions import AgentRunError
+from pydantic_ai.exceptions import AgentRunError, ModelConnectionError, ModelTimeoutError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -57,10 +58,11 @@ OUTPUT = ModelRequestParameters(
 SETTINGS = ModelSettings(temperature=0.0, max_tokens=7, seed=3, extra_body={"top_k": 4}, timeout=9.0)
 REPLY = Reply(text="an apple", calls=[CallTool("look", {"at": 1}, id="c2")], reasoning_tokens=2)
 NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-# What the library measures of itself is no part of a request.
-OF_THE_MOMENT = ("host", "x-stainless-read-timeout")
+# What the library says of itself, and what HTTP means anyway, is no part of a request.
+OF_THE_MOMENT = ("host", "x-stainless-read-timeout", "x-stainless-retry-count", "connection")
 
 Models = dict[str, Callable[[OpenAIProvider], Any]]
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 LIBRARY: Models = {
     "chat": lambda provider: OpenAIChatModel("m", provider=provider),
     "responses": lambda provider: OpenAIResponsesModel("m", provider=provider),
@@ -74,7 +76,7 @@ BOTH = pytest.mark.parametrize("api", ["chat", "responses"])
 
 def on_the_wire(received: Received) -> tuple[Any, dict[str, str]]:
     headers = {name: text for name, text in received.headers.items() if name not in OF_THE_MOMENT}
-    headers.pop("content-length")
+    assert headers.pop("content-length")
     return json.loads(json.dumps(received.body)), headers
 
 
@@ -128,7 +130,7 @@ def saying(finish_reason: str | None = "stop", **message: Any) -> dict[str, Any]
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}}
-ANSWERS: dict[str, Any] = {
+COMPLETIONS: dict[str, Any] = {
     "as the interface says": completion(service_tier="default", system_fingerprint="f"),
     "with a call": saying("tool_calls", tool_calls=[CALL]),
     "with a refusal": saying(refusal="no"),
@@ -151,26 +153,154 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS.keys())
-async def test_whatever_a_server_answers_is_taken_as_the_library_takes_it(answer: Any) -> None:
-    async def serve(_: web.Request) -> web.Response:
-        return web.json_response(answer)
+def response(*output: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    whole = {
+        "id": "r",
+        "object": "response",
+        "created_at": 1_700_000_000,
+        "model": "m",
+        "status": "completed",
+        "output": list(output),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [{"type": "function", "name": "look", "parameters": {}, "strict": False}],
+        "usage": {
+            "input_tokens": 5,
+            "input_tokens_details": {"cached_tokens": 3},
+            "output_tokens": 2,
+            "output_tokens_details": {"reasoning_tokens": 1},
+            "total_tokens": 7,
+        },
+    }
+    return {**whole, **changes}
 
-    seen: list[object] = []
+
+def message(**changes: Any) -> dict[str, Any]:
+    text = {"type": "output_text", "text": "an apple", "annotations": []}
+    return {
+        "type": "message",
+        "id": "o",
+        "role": "assistant",
+        "status": "completed",
+        "content": [text],
+        **changes,
+    }
+
+
+FUNCTION_CALL = {"type": "function_call", "id": "f", "call_id": "c1", "name": "look", "arguments": '{"at":1}'}
+THOUGHT = {"type": "reasoning", "id": "t", "summary": [{"type": "summary_text", "text": "Hm."}]}
+RESPONSES: dict[str, Any] = {
+    "as the interface says": response(message()),
+    "with a call": response(FUNCTION_CALL),
+    "with thoughts, text and a call": response(THOUGHT, message(), FUNCTION_CALL),
+    "with a refusal": response(message(content=[{"type": "refusal", "refusal": "no"}])),
+    "with a kind of output that is new": response({"type": "dream", "id": "d"}, message()),
+    "with more of its own": response(message(more=1), timings={"ms": 1.5}),
+    "with text of no annotations": response(message(content=[{"type": "output_text", "text": "so"}])),
+    "with a status that is new": response(message(), status="resting"),
+    "cut short": response(message(), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    "failed": response(status="failed", error={"code": "server_error", "message": "no"}),
+    "without details of usage": response(
+        message(), usage={"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+    ),
+    "without usage": response(message(), usage=None),
+    "without an echo of the tools": {
+        name: value for name, value in response(message()).items() if name != "tools"
+    },
+    "without a time": response(message(), created_at=None),
+    "without output": response(),
+    "an error that is none": {"error": {"code": "server_error", "message": "no"}},
+    "no object": [1],
+    "null": None,
+}
+EVERY_ANSWER = [
+    *(pytest.param("chat", answer, id=f"chat {name}") for name, answer in COMPLETIONS.items()),
+    *(pytest.param("responses", answer, id=f"responses {name}") for name, answer in RESPONSES.items()),
+]
+
+
+async def told_by_both(api: str, serve: Handler, **settings: Any) -> list[object]:
+    """What the library and we make of the same answer: the response, or the error with all it says."""
+    told: list[object] = []
     app = web.Application()
     app.router.add_post("/v1/chat/completions", serve)
+    app.router.add_post("/v1/responses", serve)
     async with TestServer(app) as server:
         for client_at, models in SIDES:
             async with client_at(str(server.make_url("/v1"))) as client:
-                model = models["chat"](OpenAIProvider(openai_client=client))
+                model = models[api](OpenAIProvider(openai_client=client))
                 try:
-                    response = await model_request(model, TALK)
-                except (AgentRunError, LookupError) as error:
-                    seen.append((type(error), str(error)))
+                    response = await model_request(model, TALK, model_settings=ModelSettings(**settings))
+                except (AgentRunError, LookupError, AttributeError, TypeError, ValueError) as error:
+                    said = [getattr(error, name, None) for name in ("status_code", "body", "retry_after")]
+                    told.append((type(error), str(error), said, type(error.__cause__)))
                 else:
                     # The time of the answer is the one thing that is ours.
-                    seen.append(dataclasses.replace(response, timestamp=NO_TIME))
-    assert seen[1] == seen[0]
+                    told.append(dataclasses.replace(response, timestamp=NO_TIME))
+    return told
+
+
+@pytest.mark.parametrize(("api", "answer"), EVERY_ANSWER)
+async def test_whatever_a_server_answers_is_taken_as_the_library_takes_it(api: str, answer: Any) -> None:
+    async def serve(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    theirs, ours = await told_by_both(api, serve)
+    assert ours == theirs
+
+
+def refusal(status: int, text: str, **headers: str) -> web.Response:
+    return web.Response(status=status, text=text, headers=headers)
+
+
+REFUSALS: dict[str, Callable[[], web.Response]] = {
+    "a bad request": lambda: refusal(400, '{"error":{"message":"no","code":"c","type":"t"}}'),
+    "a bad key": lambda: refusal(401, '{"error":{"message":"whose is sk-123?"}}'),
+    "no credit": lambda: refusal(429, '{"error":{"message":"pay","code":"insufficient_quota"}}'),
+    "a limit": lambda: refusal(429, '{"error":{"message":"wait"}}', **{"Retry-After": "7"}),
+    "a limit in milliseconds": lambda: refusal(429, "{}", **{"Retry-After-Ms": "250"}),
+    "a page of a gateway": lambda: refusal(502, "<html>bad gateway</html>"),
+    "overload": lambda: refusal(529, '{"error":{"message":"overloaded"}}'),
+    "nothing but a status": lambda: refusal(503, ""),
+    "text where JSON was due": lambda: web.Response(text='{"half', content_type="application/json"),
+    "an unpacked error": lambda: packed(web.json_response({"error": {"message": "no"}}, status=400)),
+    "an unpacked answer": lambda: packed(web.json_response({"error": None})),
+}
+
+
+def packed(response: web.Response) -> web.Response:
+    response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+@BOTH
+@pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS.keys())
+async def test_whatever_goes_wrong_is_told_as_the_library_tells_it(
+    api: str, answer: Callable[[], web.Response]
+) -> None:
+    async def serve(_: web.Request) -> web.Response:
+        return answer()
+
+    theirs, ours = await told_by_both(api, serve)
+    assert ours == theirs
+
+
+@BOTH
+async def test_a_connection_that_breaks_and_an_answer_that_never_comes_are_told_apart(api: str) -> None:
+    async def hang_up(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    async def never(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    [_, broken] = await told_by_both(api, hang_up)
+    theirs, late = await told_by_both(api, never, timeout=0.2)
+    # The library calls both of them late.
+    assert broken == (ModelConnectionError, "Connection error.", [None] * 3, openai.APIConnectionError)
+    assert late == theirs == (ModelTimeoutError, "Request timed out.", [None] * 3, openai.APITimeoutError)
 
 
 @BOTH

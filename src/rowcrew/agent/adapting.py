@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
-from rowcrew.agent.openai_client import CheckedCompletion
+from rowcrew.agent.openai_answers import CheckedCompletion
 
 # Jobs with different schemas may share a model; few do at a time.
 _REMEMBERED = 16
