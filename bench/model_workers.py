@@ -1,8 +1,9 @@
 """Rows through a model on loopback: against a plain asyncio script with the same library, and how well held.
 
 The plain script asks as pydantic-ai's and OpenAI's pages show it, with OpenAI's client on its aiohttp
-transport: no store, no scheduler, no retry, and none of what `agent/openai_client.py` and `agent/adapting.py`
-save. A second one asks through the engine's own client; its ratio is what durability alone costs.
+transport: no store, no scheduler, no retry, and none of what `agent/openai_client.py` and
+`agent/preparing.py` save. A second one asks through the engine's own client; its ratio is what durability
+alone costs.
 """
 
 import asyncio

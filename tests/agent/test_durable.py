@@ -129,19 +129,19 @@ async def test_a_thread_with_a_turn_in_progress_elsewhere_starts_no_other(
 async def test_what_could_not_be_written_is_written_later(
     history: Database, monkeypatch: pytest.MonkeyPatch, model: Any, say: Any
 ) -> None:
-    write, written = history.write, []
+    write, written = history.write_with_others, []
 
-    async def full(work: Any) -> None:
+    async def full(work: Any, given: Any) -> None:
         # What the user said still finds room; what the model said does not.
-        written.append(work)
+        written.append(given)
         if len(written) > 1:
             raise DiskFull("no room on the disk")
-        await write(work)
+        await write(work, given)
 
     async with AgentControl(journal=DurableJournal(history)) as control:
         thread = await control.spawn(AgentSpec(model([say.text("a"), say.text("b")])))
         with monkeypatch.context() as patch:
-            patch.setattr(history, "write", full)
+            patch.setattr(history, "write_with_others", full)
             await thread.send("1").ended
             assert thread.status == AgentStatus(AgentState.ERRORED, "no room on the disk")
         await thread.send("2").ended
@@ -152,14 +152,14 @@ async def test_what_could_not_be_written_is_written_later(
 async def test_nothing_is_asked_before_what_the_user_said_is_kept(
     history: Database, monkeypatch: pytest.MonkeyPatch, model: Any, say: Any
 ) -> None:
-    async def full(_: Any) -> None:
+    async def full(*_: Any) -> None:
         raise DiskFull("no room on the disk")
 
     scripted = model([say.text("a")])
     async with AgentControl(journal=DurableJournal(history)) as control:
         thread = await control.spawn(AgentSpec(scripted))
         with monkeypatch.context() as patch:
-            patch.setattr(history, "write", full)
+            patch.setattr(history, "write_with_others", full)
             await thread.send("1").ended
             assert thread.status == AgentStatus(AgentState.ERRORED, "no room on the disk")
         assert scripted.asked == []

@@ -31,8 +31,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from rowcrew.agent.adapting import ChatModel, ResponsesModel
 from rowcrew.agent.openai_client import open_client
+from rowcrew.agent.preparing import ChatModel, ResponsesModel
 from rowcrew.testing import CallTool, ModelServer, Received, Reply
 
 SCHEMA: dict[str, Any] = {
@@ -317,13 +317,14 @@ async def test_a_stream_is_the_librarys(api: str) -> None:
 
 
 @BOTH
-async def test_a_schema_is_adapted_once_and_another_one_is_not_taken_for_it(api: str) -> None:
+async def test_a_request_is_prepared_once_and_another_one_is_not_taken_for_it(api: str) -> None:
     client = open_client("http://127.0.0.1:1/v1", "k")
     async with client:
         model = OURS[api](OpenAIProvider(openai_client=client))
-        others = [ModelRequestParameters(function_tools=[TOOL]) for _ in range(40)]
-        adapted = [model.customize_request_parameters(one) for one in others]
-        assert model.customize_request_parameters(others[-1]) is adapted[-1]
+        library = LIBRARY[api](OpenAIProvider(openai_client=client))
+        others = [(SETTINGS, ModelRequestParameters(function_tools=[TOOL])) for _ in range(40)]
+        others += [(None, others[-1][1])]
+        prepared = [model.prepare_request(*one) for one in others]
+        assert model.prepare_request(*others[-1]) is prepared[-1]
         for one in others:
-            expected = LIBRARY[api](OpenAIProvider(openai_client=client)).customize_request_parameters(one)
-            assert model.customize_request_parameters(one) == expected
+            assert model.prepare_request(*one) == library.prepare_request(*one)

@@ -215,7 +215,7 @@ async def test_what_a_dead_process_left_is_settled_at_open(house: Opened) -> Non
         def leave(connection: Any) -> None:
             rows = ThreadStore(connection)
             rows.take(thread.id, owner=DEAD, is_dead=lambda _: True)
-            rows.set_status(thread.id, AgentStatus(AgentState.RUNNING), now=now)
+            rows.set_statuses({thread.id: AgentStatus(AgentState.RUNNING)}, now=now)
 
         await engine.state.write(leave)
         await history.write(

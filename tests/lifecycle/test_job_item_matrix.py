@@ -8,7 +8,7 @@ import pytest
 from rowcrew.domain.item import JobItemStatus
 from rowcrew.domain.lifecycle import JOB_ITEM, JobItemEvent, next_state
 from rowcrew.errors import ErrorClass
-from rowcrew.store.job_items import AttemptEnd
+from rowcrew.store.endings import NO_USAGE, AttemptEnd, ItemReport
 from tests.store.job_store import JOB, Store, open_store
 
 END = AttemptEnd(ErrorClass.CRASHED, "boom")
@@ -35,7 +35,7 @@ async def do(store: Store, event: JobItemEvent, epoch: int) -> bool:
         JobItemEvent.CLAIM: lambda items: bool(items.claim(JOB, limit=1, epoch=epoch, now=9)),
         JobItemEvent.ASSIGN: lambda items: items.assign(JOB, "r0", process=None, **mine) is not None,
         JobItemEvent.REPORT: lambda items: (
-            items.report(JOB, "r0", thread_id="t", result_json="{}", now=9) == "accepted"
+            items.report(ItemReport(JOB, "r0", "t", "{}", NO_USAGE, now=9)) == "accepted"
         ),
         JobItemEvent.FAIL: lambda items: items.fail(JOB, "r0", end=END, **mine),
         JobItemEvent.RETRY: lambda items: items.retry(JOB, "r0", end=END, not_before=0, **mine),

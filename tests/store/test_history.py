@@ -24,7 +24,7 @@ from rowcrew.domain.lifecycle import TurnStatus
 from rowcrew.errors import ErrorClass, InvalidRequest, NotFound
 from rowcrew.processes import ProcessIdentity
 from rowcrew.store.database import connect
-from rowcrew.store.history import HistoryStore
+from rowcrew.store.history import HistoryStore, WholeTurn
 from rowcrew.store.migrate import migrate
 
 ME = ProcessIdentity(11, "started", "boot")
@@ -331,10 +331,10 @@ def test_a_deleted_thread_leaves_nothing(history: HistoryStore, connection: apsw
     assert left == {table: [("u",)] for table in tables}
 
 
-def facts_of(turn_id: str, *items: TurnItem, **ended: Any) -> tuple[TurnStarted, list[TurnItem], TurnEnded]:
+def ended_turn(turn_id: str, *items: TurnItem, **ended: Any) -> WholeTurn:
     key: dict[str, Any] = {"thread_id": "t", "turn_id": turn_id}
     values = {"status": TurnStatus.COMPLETED, "started_at_ms": 5, "duration_ms": 4, **ended}
-    return TurnStarted(**key, at_ms=5), list(items), TurnEnded(**key, at_ms=9, **values)
+    return WholeTurn(TurnStarted(**key, at_ms=5), items, TurnEnded(**key, at_ms=9, **values), '["said"]')
 
 
 @pytest.mark.parametrize(
@@ -356,20 +356,22 @@ def test_a_turn_that_is_kept_whole_is_the_turn_that_was_kept_step_by_step(
         migrate(opened, "history")
         history = HistoryStore(opened)
         whole_turn(history, "before")
-        started, kept, end = facts_of("turn", *items, **ended)
+        turn = ended_turn("turn", *items, **ended)
         if name == "whole":
-            assert history.keep_turn(started, kept, end)
+            assert history.keep_turns([turn])
         else:
             facts = [TurnItemCompleted(thread_id="t", turn_id="turn", at_ms=6, item=item) for item in items]
-            assert all(history.note(fact, owner=ME) for fact in (started, *facts, end))
-        tables.append([list(opened.execute(f"SELECT * FROM {table}")) for table in ("turns", "turn_items")])
+            assert all(history.note(fact, owner=ME) for fact in (turn.started, *facts, turn.ended))
+            assert history.append_messages("t", "turn", '["said"]')
+        names = ("turns", "turn_items", "model_messages")
+        tables.append([list(opened.execute(f"SELECT * FROM {table}")) for table in names])
         opened.close()
     assert tables[1] == tables[0]
 
 
 def test_a_whole_turn_is_refused_where_a_turn_could_not_start(history: HistoryStore) -> None:
     whole_turn(history, "known")
-    assert not history.keep_turn(*facts_of("known", message("x")))
+    assert not history.keep_turns([ended_turn("known", message("x"))])
     history.start_turn("t", "runs", owner=OTHER, now=1)
-    assert not history.keep_turn(*facts_of("new", message("x")))
+    assert not history.keep_turns([ended_turn("new", message("x"))])
     assert [turn.id for turn in history.list_turns("t")] == ["known", "runs"]

@@ -9,7 +9,8 @@ from rowcrew.domain.attempt import AttemptOutcome, Usage
 from rowcrew.domain.item import JobItemStatus
 from rowcrew.errors import ErrorClass, LeaseLost, NotFound, StoreError
 from rowcrew.processes import ProcessIdentity
-from rowcrew.store.job_items import AttemptEnd, Leftover
+from rowcrew.store.endings import AttemptEnd, ItemReport
+from rowcrew.store.job_items import Leftover
 from tests.store.job_store import JOB, Store, claim_of, open_store
 
 END = AttemptEnd(ErrorClass.TIMEOUT, "too slow", "raw", Usage(1, 10, 2, 3, 1))
@@ -31,9 +32,7 @@ async def assign(
 
 async def report(store: Store, item_id: str = "r0", thread_id: str = "t", result: str = '{"v":1}') -> str:
     return await store.items(
-        lambda items: items.report(
-            JOB, item_id, thread_id=thread_id, result_json=result, usage=Usage(1, 5, 0, 2, 0), now=8
-        )
+        lambda items: items.report(ItemReport(JOB, item_id, thread_id, result, Usage(1, 5, 0, 2, 0), now=8))
     )
 
 

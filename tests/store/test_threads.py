@@ -90,19 +90,17 @@ def test_a_thread_is_kept_as_it_was_given(threads: ThreadStore) -> None:
 
 def test_a_thread_that_is_added_is_what_it_would_be_step_by_step(threads: ThreadStore) -> None:
     status = AgentStatus(AgentState.ERRORED, "no")
-    assert threads.add(
-        NewThread("added", "job", "/w", "read-only", name="n", preview="p"), status=status, owner=ME, now=5
-    )
-    threads.create(NewThread("made", "job", "/w", "read-only", name="n", preview="p"), now=5)
+    added = NewThread("added", "job", "/w", "read-only", name="n", preview="p")
+    made = replace(added, id="made")
+    assert threads.add_all([(added, status)], owner=ME, now=5) == 1
+    threads.create(made, now=5)
     threads.take("made", owner=ME, is_dead=lambda _: False)
-    threads.set_status("made", status, now=5)
+    threads.set_statuses({"made": status}, now=5)
     assert threads.get("added") == replace(threads.get("made"), id="added")
-    assert not threads.add(
-        NewThread("made", "job", "/w", "read-only", name="n", preview="p"),
-        status=AgentStatus(AgentState.RUNNING),
-        owner=None,
-        now=9,
-    )
+    running = AgentStatus(AgentState.RUNNING)
+    more = replace(added, id="more")
+    assert threads.add_all([(made, running), (more, running)], owner=None, now=9) == 1
+    assert threads.get("more").status == running
     assert threads.get("made").status == status
 
 
@@ -219,7 +217,7 @@ def test_a_parent_has_a_depth_above_its_child(connection: apsw.Connection, threa
 
 def test_each_change_is_kept_and_dated(threads: ThreadStore) -> None:
     add(threads, "a")
-    assert threads.set_status("a", AgentStatus(AgentState.ERRORED, "no key"), now=2)
+    assert threads.set_statuses({"a": AgentStatus(AgentState.ERRORED, "no key")}, now=2)
     assert threads.set_name("a", name="n\ud800", now=3)
     assert threads.set_settings("a", model="local", now=4)
     assert threads.set_settings("a", cwd="/y", sandbox_mode="workspace-write", now=5)
@@ -245,7 +243,7 @@ def test_only_the_first_message_is_the_preview(threads: ThreadStore) -> None:
 def test_a_stored_thread_is_never_not_found(threads: ThreadStore) -> None:
     add(threads, "a")
     with pytest.raises(InvalidRequest):
-        threads.set_status("a", AgentStatus(AgentState.NOT_FOUND), now=2)
+        threads.set_statuses({"a": AgentStatus(AgentState.NOT_FOUND)}, now=2)
 
 
 def test_a_thread_is_alive_in_one_process_at_a_time(threads: ThreadStore) -> None:
@@ -279,7 +277,7 @@ def test_a_start_frees_the_threads_of_dead_processes_and_interrupts_what_was_at_
     }
     for name, status in states.items():
         add(threads, name)
-        threads.set_status(name, status, now=2)
+        threads.set_statuses({name: status}, now=2)
         threads.take(name, owner=OTHER, is_dead=is_dead)
     add(threads, "mine")
     threads.take("mine", owner=ME, is_dead=is_dead)

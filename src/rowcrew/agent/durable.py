@@ -6,7 +6,6 @@ the buffer to the writer as one write. Turns of one thread never overlap, so tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -24,7 +23,6 @@ from rowcrew.domain.events import (
     Fact,
     TurnEnded,
     TurnFact,
-    TurnItem,
     TurnItemCompleted,
     TurnItemStarted,
     TurnStarted,
@@ -32,8 +30,8 @@ from rowcrew.domain.events import (
 from rowcrew.errors import Conflict
 from rowcrew.processes import ProcessIdentity, identify
 from rowcrew.store.cells import plain_json
-from rowcrew.store.database import Connection, Database
-from rowcrew.store.history import HistoryStore
+from rowcrew.store.database import Connection, Database, NotTogether
+from rowcrew.store.history import HistoryStore, WholeTurn
 
 
 @dataclass(slots=True)
@@ -56,13 +54,14 @@ class _Buffer:
     def remember(self, turn_id: str, message: ModelMessage) -> None:
         self.messages.setdefault(turn_id, []).append(message)
 
-    def whole_turn(self) -> tuple[TurnStarted, list[TurnItem], TurnEnded] | None:
+    def whole_turn(self) -> WholeTurn | None:
         """The turn, where it is one from its start to its end with nothing open, and all there is."""
         match self.facts:
             case [TurnStarted() as started, *between, TurnEnded() as ended]:
                 items = [fact.item for fact in between if isinstance(fact, TurnItemCompleted)]
                 if len(items) == len(between) and self.messages.keys() <= {started.turn_id}:
-                    return started, items, ended
+                    messages = self.messages.get(started.turn_id)
+                    return WholeTurn(started, items, ended, dump_messages(messages) if messages else None)
         return None
 
     def before(self, later: "_Buffer | None") -> "_Buffer":
@@ -100,21 +99,28 @@ class DurableJournal:
         if buffer is None:
             return
         try:
-            await self._history.write(partial(self._keep, thread_id, buffer))
+            await self._history.write_with_others(self._keep_all, (thread_id, buffer))
         except Exception:
             self._buffers[thread_id] = buffer.before(self._buffers.get(thread_id))
             raise
 
-    def _keep(self, thread_id: str, buffer: _Buffer, connection: Connection) -> None:
+    def _keep_all(self, connection: Connection, buffers: Sequence[tuple[str, _Buffer]]) -> Sequence[None]:
+        """Most workers' turns are one step: fewer statements, and the same rows."""
         history = HistoryStore(connection)
-        if (turn := buffer.whole_turn()) is not None:
-            # Most workers' turns are one step: fewer statements, and the same rows.
-            if not history.keep_turn(*turn):
-                raise _elsewhere(turn[0])
+        whole = [turn for _, buffer in buffers if (turn := buffer.whole_turn()) is not None]
+        if len(whole) == len(buffers):
+            if not history.keep_turns(whole):
+                raise _elsewhere(whole[0].started)
+        elif len(buffers) > 1:
+            raise NotTogether
         else:
-            for fact in buffer.facts:
-                if not history.note(fact, owner=self._owner) and isinstance(fact, TurnStarted):
-                    raise _elsewhere(fact)
+            self._keep(history, *buffers[0])
+        return [None] * len(buffers)
+
+    def _keep(self, history: HistoryStore, thread_id: str, buffer: _Buffer) -> None:
+        for fact in buffer.facts:
+            if not history.note(fact, owner=self._owner) and isinstance(fact, TurnStarted):
+                raise _elsewhere(fact)
         for turn_id, messages in buffer.messages.items():
             history.append_messages(thread_id, turn_id, dump_messages(messages))
 

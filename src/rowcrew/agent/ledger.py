@@ -136,22 +136,29 @@ class ThreadLedger:
 
     def _writer(self, pending: _Pending) -> Callable[[Connection], None]:
         now, owner = self._clock.now_ms(), self.owner
+        unborn = AgentStatus(AgentState.PENDING_INIT)
+        alive: list[tuple[NewThread, AgentStatus]] = []
+        ended: list[tuple[NewThread, AgentStatus]] = []
+        statuses: dict[str, AgentStatus] = {}
+        gone: list[str] = []
+        for thread_id, change in pending.changes.items():
+            if change.new is not None:
+                (ended if change.closed else alive).append((change.new, change.status or unborn))
+            elif change.closed:
+                gone.append(thread_id)
+            if change.status is not None:
+                statuses[thread_id] = change.status
 
         def write(connection: Connection) -> None:
             threads = ThreadStore(connection)
+            threads.add_all(alive, owner=owner, now=now)
+            threads.add_all(ended, owner=None, now=now)
+            # Who was added has its status already; who was there before gets it now.
+            threads.set_statuses(statuses, now=now)
             for thread_id, change in pending.changes.items():
-                added = change.new is not None and threads.add(
-                    change.new,
-                    status=change.status or AgentStatus(AgentState.PENDING_INIT),
-                    owner=None if change.closed else owner,
-                    now=now,
-                )
-                if change.status is not None and not added:
-                    threads.set_status(thread_id, change.status, now=now)
                 if change.preview:
                     threads.set_preview(thread_id, preview=change.preview, now=now)
-                if change.closed and change.new is None:
-                    threads.let_go(thread_id, owner=owner)
+            threads.let_go(*gone, owner=owner)
 
         return write
 

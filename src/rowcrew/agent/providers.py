@@ -25,10 +25,10 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
 from rowcrew.agent import embedded
-from rowcrew.agent.adapting import ChatModel, ResponsesModel
 from rowcrew.agent.embedded_schema import narrow
 from rowcrew.agent.model_errors import mask, secrets_of
 from rowcrew.agent.openai_client import open_client
+from rowcrew.agent.preparing import ChatModel, ResponsesModel
 from rowcrew.agent.turnstile import Turnstile
 from rowcrew.domain.price import Price
 from rowcrew.errors import InvalidRequest

@@ -19,7 +19,8 @@ from rowcrew.scheduler.context import RunContext
 from rowcrew.scheduler.reports import Report, take
 from rowcrew.scheduler.slots import Slot, Slots
 from rowcrew.store.database import Connection
-from rowcrew.store.job_items import NO_USAGE, AttemptEnd, JobItemStore
+from rowcrew.store.endings import NO_USAGE, AttemptEnd
+from rowcrew.store.job_items import JobItemStore
 from rowcrew.store.jobs import JobStore
 from rowcrew.workers.contract import Ended, Verdict, Worker, WorkOrder
 

@@ -1,11 +1,13 @@
 """What happens to a report, whoever brings it: the check, the store, the answer. It ends no worker."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowcrew.domain.attempt import Usage
 from rowcrew.domain.schema import InvalidResult, OutputSchema, check_result, compact
-from rowcrew.store.database import Connection, Database
-from rowcrew.store.job_items import MAX_RAW_ANSWER, NO_USAGE, JobItemStore, ReportOutcome
+from rowcrew.store.database import Connection, Database, NotTogether
+from rowcrew.store.endings import MAX_RAW_ANSWER, NO_USAGE, ItemReport, ReportOutcome
+from rowcrew.store.job_items import JobItemStore
 from rowcrew.store.jobs import JobStore
 from rowcrew.workers.contract import Verdict
 
@@ -52,32 +54,52 @@ async def take(database: Database, report: Report, schema: OutputSchema | None, 
         result_json = compact(check_result(report.result, schema))
     except InvalidResult as error:
         return await _refuse_invalid(database, report, str(error))
-    outcome = await database.write(lambda connection: _store(connection, report, result_json, now))
+    checked = _Checked(report, result_json, now)
+    outcome = await database.write_with_others(_store_all, checked)
     if outcome == "accepted":
         return Verdict(accepted=True)
     return Verdict(accepted=False, reason=REFUSALS[outcome])
 
 
-def _store(connection: Connection, report: Report, result_json: str, now: int) -> ReportOutcome:
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    report: Report
+    result_json: str
+    now: int
+
+    def as_stored(self) -> ItemReport:
+        report = self.report
+        return ItemReport(
+            report.job_id, report.item_id, report.thread_id, self.result_json, report.usage, self.now
+        )
+
+
+def _store_all(connection: Connection, checked: Sequence[_Checked]) -> list[ReportOutcome]:
+    if len(checked) == 1:
+        return [_store(connection, checked[0])]
     items = JobItemStore(connection)
+    for job_id, epoch in {(one.report.job_id, one.report.epoch) for one in checked}:
+        if epoch is None:
+            raise NotTogether
+        items.fence(job_id, epoch)
+    if any(one.report.stop for one in checked) or not items.report_all([one.as_stored() for one in checked]):
+        raise NotTogether
+    return ["accepted"] * len(checked)
+
+
+def _store(connection: Connection, checked: _Checked) -> ReportOutcome:
+    items, report = JobItemStore(connection), checked.report
     if report.epoch is not None:
         items.fence(report.job_id, report.epoch)
     elif items.count_invalid_reports(report.thread_id) >= MAX_INVALID_REPORTS:
         # Inside the engine the worker is ended; one in another process goes on by itself.
         return "too_often_invalid"
-    outcome = items.report(
-        report.job_id,
-        report.item_id,
-        thread_id=report.thread_id,
-        result_json=result_json,
-        usage=report.usage,
-        now=now,
-    )
+    outcome = items.report(checked.as_stored())
     if outcome != "accepted":
         # What was refused was paid for all the same.
         items.add_usage(report.job_id, report.thread_id, report.usage)
     elif report.stop:
-        JobStore(connection).stop(report.job_id, now=now)
+        JobStore(connection).stop(report.job_id, now=checked.now)
     return outcome
 
 

@@ -8,7 +8,8 @@ from rowcrew.domain.retry import Retry, after
 from rowcrew.errors import ErrorClass
 from rowcrew.processes import end_sessions
 from rowcrew.store.database import Database
-from rowcrew.store.job_items import AttemptEnd, JobItemStore, Leftover
+from rowcrew.store.endings import AttemptEnd
+from rowcrew.store.job_items import JobItemStore, Leftover
 
 CRASHED = AttemptEnd(ErrorClass.CRASHED, "the engine was killed while this attempt ran")
 

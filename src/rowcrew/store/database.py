@@ -4,6 +4,10 @@ Discipline: every write of a process goes through one thread that owns the writi
 takes all writes that are waiting, runs each in a savepoint of its own inside one ``BEGIN IMMEDIATE``, commits
 once with a full sync, and only then answers them all. So a write that was answered is on the disk, and a
 write that failed has left nothing behind. Reads use connections of their own and never wait for writers.
+
+Each statement hands Python's lock over and has to get it back, which takes long while an event loop is
+busy. So writes of the same kind that wait side by side are one call (`write_with_others`), which can store
+all of them in a few statements.
 """
 
 import asyncio
@@ -12,9 +16,10 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +30,7 @@ from rowcrew.store.migrate import migrate
 from rowcrew.store.reserve import Reserve
 
 T = TypeVar("T")
+P = TypeVar("P")
 Kind = Literal["state", "queue", "history"]
 # Named here so that other layers can say what their work is given without importing apsw.
 Connection = apsw.Connection
@@ -46,9 +52,16 @@ class Phase:
     milliseconds: float
 
 
-@dataclass(slots=True)
+class NotTogether(Exception):
+    """Raised by the work of `write_with_others`: these want to be written one by one."""
+
+
+@dataclass(slots=True, eq=False)
 class _Write:
-    work: Callable[[apsw.Connection], Any]
+    """`given` is what `work` gets, in a list with what others gave who have the same work."""
+
+    work: Callable[[apsw.Connection, list[Any]], Sequence[Any]]
+    given: Any
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
     result: Any = None
@@ -180,11 +193,20 @@ class Database:
 
         When `work` raises, nothing of it stays and the exception is raised here.
         """
+        return await self.write_with_others(_run_alone, work)
+
+    async def write_with_others(self, work: Callable[[apsw.Connection, list[P]], Sequence[T]], given: P) -> T:
+        """As `write`, with `work(connection, [given])[0]` as its work and result.
+
+        Writes with the same `work` that wait side by side are one call, with all that was given, in order,
+        and a result for each. When that call raises (NotTogether, or whatever a single one would), nothing
+        of it stays and each is run by itself.
+        """
         if self._closed:
             raise StoreError(f"{self.path} is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._waiting.put(_Write(work, future, loop))
+        self._waiting.put(_Write(work, given, future, loop))
         # A cancelled caller must not believe that nothing was written: the write goes on all the same.
         return await asyncio.shield(future)
 
@@ -271,10 +293,10 @@ class Database:
         try:
             if len(group) == 1:
                 # It needs no savepoint: all of the transaction is its own.
-                self._run(group[0])
+                self._run(group)
             else:
-                for write in group:
-                    self._run_in_savepoint(write)
+                for _, alike in groupby(group, key=_what_is_alike):
+                    self._run_alike(list(alike))
             writer.execute("COMMIT" if len(group) > 1 or group[0].error is None else "ROLLBACK")
         except BaseException:
             # SQLite has already rolled back by itself after some errors (a full disk among them).
@@ -282,23 +304,37 @@ class Database:
                 writer.execute("ROLLBACK")
             raise
 
-    def _run_in_savepoint(self, write: _Write) -> None:
+    def _run_alike(self, writes: list[_Write]) -> None:
+        if not self._run_in_savepoint(writes) and len(writes) > 1:
+            for write in writes:
+                self._run_in_savepoint([write])
+
+    def _run_in_savepoint(self, writes: list[_Write]) -> bool:
         self._writer.execute("SAVEPOINT one")
-        self._run(write)
-        if write.error is not None:
+        done = self._run(writes)
+        if not done:
             self._writer.execute("ROLLBACK TO one")
         self._writer.execute("RELEASE one")
+        return done
 
-    def _run(self, write: _Write) -> None:
-        write.error = None
+    def _run(self, writes: list[_Write]) -> bool:
+        """Run writes with the same work in one call. False when that raised, with the error kept in them."""
+        error: Exception
         try:
-            write.result = write.work(self._writer)
-        except apsw.ConstraintError as error:
-            write.error = StoreError(f"a rule of the tables in {self.path.name} forbids it: {error}")
+            results = writes[0].work(self._writer, [write.given for write in writes])
+        except apsw.ConstraintError as broken:
+            error = StoreError(f"a rule of the tables in {self.path.name} forbids it: {broken}")
         except (apsw.Error, MemoryError):
             raise  # the file itself is in the way: that is every waiting write's matter
-        except Exception as error:
+        except Exception as raised:
+            error = raised
+        else:
+            for write, result in zip(writes, results, strict=True):
+                write.result, write.error = result, None
+            return True
+        for write in writes:
             write.error = error
+        return False
 
     def _fail(self, group: list[_Write], error: BaseException) -> None:
         known = error if isinstance(error, RowcrewError) else StoreError(f"{self.path}: {error}")
@@ -313,6 +349,17 @@ class Database:
             # A loop that was closed meanwhile has nobody left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, writes)
+
+
+def _run_alone(connection: apsw.Connection, works: list[Callable[[apsw.Connection], T]]) -> list[T]:
+    """What plain writes have for work; each is called by itself."""
+    [work] = works
+    return [work(connection)]
+
+
+def _what_is_alike(write: _Write) -> object:
+    """Equal for writes that may be one call."""
+    return write if write.work is _run_alone else write.work
 
 
 def _resolve(writes: list[_Write]) -> None:

@@ -6,7 +6,7 @@ returns False and changes nothing, so a turn that has ended never changes again.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import apsw
@@ -39,6 +39,32 @@ KNOWN_KINDS = frozenset(str(kind) for kind in TurnItemKind)
 KNOWN_CLASSES = frozenset(str(error_class) for error_class in ErrorClass)
 
 
+@dataclass(frozen=True, slots=True)
+class WholeTurn:
+    """A turn that has ended before anything of it was kept. No item of it is open."""
+
+    started: TurnStarted
+    items: Sequence[TurnItem]
+    ended: TurnEnded
+    messages_json: str | None = None
+
+    def columns(self) -> dict[str, Any]:
+        ended = self.ended
+        messages = self.messages_json
+        return {
+            "thread_id": ended.thread_id,
+            "turn_id": ended.turn_id,
+            "started_at_ms": self.started.at_ms,
+            **_end_of(ended.status, ended.failure, ended.usage, ended.duration_ms, ended.at_ms),
+            "messages_json": None if messages is None else clean_text(messages),
+        }
+
+    def item_columns(self) -> Iterator[dict[str, Any]]:
+        key = {"thread_id": self.ended.thread_id, "turn_id": self.ended.turn_id}
+        for sequence, item in enumerate(self.items, 1):
+            yield {**key, **_item_row(item), "sequence": sequence}
+
+
 class HistoryStore:
     """Turns, seen through one connection. Guards stand in the queries; the moves in domain/lifecycle.py."""
 
@@ -67,17 +93,19 @@ class HistoryStore:
             case _:
                 return False
 
-    def keep_turn(self, started: TurnStarted, items: Sequence[TurnItem], ended: TurnEnded) -> bool:
-        """A turn that has ended before anything of it was kept. False as start_turn gives None.
+    def keep_turns(self, turns: Sequence[WholeTurn]) -> bool:
+        """Keep each as start_turn, save_item, end_turn and append_messages would, with fewer statements.
 
-        No item of it may be open. It leaves behind what start_turn, save_item and end_turn would.
+        False when one of them could not have been started. Then some may be kept all the same, unless it was
+        the only one: the caller rolls back, and keeps each by itself.
         """
-        key = {"thread_id": started.thread_id, "turn_id": started.turn_id}
-        ends = _end_of(ended.status, ended.failure, ended.usage, ended.duration_ms, ended.at_ms)
-        if not self._changed(queries.keep_turn, **key, **ends, started_at_ms=started.at_ms):
+        values = {"turns_json": dump([turn.columns() for turn in turns])}
+        self._connection.execute(queries.keep_turns, values)
+        if self._connection.changes() != len(turns):
             return False
-        for sequence, item in enumerate(items, 1):
-            self._connection.execute(queries.keep_item, {**key, **_item_row(item), "sequence": sequence})
+        items = [row for turn in turns for row in turn.item_columns()]
+        self._connection.execute(queries.keep_items, {"items_json": dump(items)})
+        self._connection.execute(queries.keep_messages, values)
         return True
 
     def start_turn(self, thread_id: str, turn_id: str, *, owner: ProcessIdentity, now: int) -> int | None:

@@ -7,45 +7,21 @@ of its lease and raise LeaseLost when another process has taken the job.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any
 
 import apsw
 
 from rowcrew.domain.attempt import Attempt, AttemptOutcome, Usage
 from rowcrew.domain.ids import new_id
 from rowcrew.domain.item import JobItem, JobItemSpec, JobItemStatus
-from rowcrew.domain.json_text import clean_text
-from rowcrew.errors import ErrorClass, LeaseLost, NotFound
+from rowcrew.errors import LeaseLost, NotFound
 from rowcrew.processes import ProcessIdentity
+from rowcrew.store.endings import NO_USAGE, AttemptEnd, ItemReport, ReportOutcome
 from rowcrew.store.queries import load
-from rowcrew.store.rows import USAGE_COLUMNS, attempt_of, item_of, mappings
+from rowcrew.store.rows import USAGE_COLUMNS, attempt_of, dump, item_of, mappings
 
 queries = load("job_items")
-
-NO_USAGE = Usage()
-MAX_RAW_ANSWER = 64 * 1024
-# too_often_invalid: this attempt has reported what breaks the rules as often as it may.
-# accepted: stored now. The others changed nothing: there is no such job item; it is another thread's;
-# this thread has reported before; the attempt was ended (time limit, shutdown) before the report came.
-ReportOutcome = Literal[
-    "accepted", "unknown_item", "other_thread", "already_reported", "too_late", "too_often_invalid"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptEnd:
-    """Why an attempt ended without a report, and what it cost. What no UTF-8 can hold becomes U+FFFD."""
-
-    error_class: ErrorClass
-    error: str
-    raw_answer: str | None = None
-    usage: Usage = NO_USAGE
-
-    def __post_init__(self) -> None:
-        # The text is a worker's, and one that cannot be stored would break off the whole job.
-        object.__setattr__(self, "error", clean_text(self.error))
-        raw = self.raw_answer
-        object.__setattr__(self, "raw_answer", None if raw is None else clean_text(raw[:MAX_RAW_ANSWER]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +130,37 @@ class JobItemStore:
 
     def claim(self, job_id: str, *, limit: int, epoch: int, now: int) -> list[JobItem]:
         """pending → running, lowest row first, at most `limit`. Nothing when the job does not run."""
-        cursor = self._connection.execute(
-            queries.claim, {"job_id": job_id, "limit": limit, "epoch": epoch, "now": now}
-        )
-        return sorted((item_of(row) for row in mappings(cursor)), key=lambda item: item.row_index)
+        return [
+            item for item, _ in self._claim(job_id, with_attempts=False, limit=limit, epoch=epoch, now=now)
+        ]
 
     def claim_assigned(
         self, job_id: str, *, limit: int, epoch: int, now: int
     ) -> list[tuple[JobItem, str, int]]:
         """Claim, and assign each to a thread with a new id. (job item as claimed, thread id, attempt)."""
-        taken = []
-        # What was claimed shows that the lease holds.
-        for item in self.claim(job_id, limit=limit, epoch=epoch, now=now):
-            thread_id = new_id()
-            attempt = self._assign(job_id, item.item_id, thread_id=thread_id, process=None, now=now)
-            if attempt is not None:
-                taken.append((item, thread_id, attempt))
-        return taken
+        taken = self._claim(job_id, with_attempts=True, limit=limit, epoch=epoch, now=now)
+        return [(item, thread_id, item.attempt_count + 1) for item, thread_id in taken]
+
+    def _claim(
+        self, job_id: str, *, with_attempts: bool, limit: int, epoch: int, now: int
+    ) -> list[tuple[JobItem, str]]:
+        """Each with a new thread id, which is stored with its attempt where that begins now."""
+        given = {"job_id": job_id, "limit": limit, "epoch": epoch, "now": now}
+        [[rows_json]] = self._connection.execute(queries.claimable, given)
+        rows = json.loads(str(rows_json))
+        if not rows:
+            return []
+        rows.sort(key=itemgetter("row_index"))
+        thread_ids = [new_id() for _ in rows]
+        claimed = [
+            {"rowid": row["rowid"], "thread_id": thread_id if with_attempts else None}
+            for row, thread_id in zip(rows, thread_ids, strict=True)
+        ]
+        values = {"claimed_json": dump(claimed), "now": now}
+        self._connection.execute(queries.claim_all, values)
+        if with_attempts:
+            self._connection.execute(queries.insert_attempts, values)
+        return [(item_of(row), thread_id) for row, thread_id in zip(rows, thread_ids, strict=True)]
 
     def assign(
         self,
@@ -184,11 +174,6 @@ class JobItemStore:
     ) -> int | None:
         """Count and store the attempt. Its number, or None when the job item left `running` meanwhile."""
         self.fence(job_id, epoch)
-        return self._assign(job_id, item_id, thread_id=thread_id, process=process, now=now)
-
-    def _assign(
-        self, job_id: str, item_id: str, *, thread_id: str, process: ProcessIdentity | None, now: int
-    ) -> int | None:
         row = self._connection.execute(
             queries.assign, {"job_id": job_id, "item_id": item_id, "thread_id": thread_id, "now": now}
         ).fetchone()
@@ -294,32 +279,37 @@ class JobItemStore:
 
     # -- moves of others --------------------------------------------------------------------------------
 
-    def report(
-        self,
-        job_id: str,
-        item_id: str,
-        *,
-        thread_id: str,
-        result_json: str,
-        usage: Usage = NO_USAGE,
-        now: int,
-    ) -> ReportOutcome:
+    def report(self, report: ItemReport) -> ReportOutcome:
         """running → completed, only for the assigned thread."""
-        key = {"job_id": job_id, "item_id": item_id}
-        self._connection.execute(
-            queries.report, {**key, "thread_id": thread_id, "result_json": result_json, "now": now}
-        )
-        if self._connection.changes() > 0:
-            self._end_attempt(thread_id, AttemptOutcome.REPORTED, now=now)
-            self.add_usage(job_id, thread_id, usage)
+        if self.report_all([report]):
             return "accepted"
+        key = {"job_id": report.job_id, "item_id": report.item_id}
         rows = mappings(self._connection.execute(queries.get, key))
         if not rows:
             return "unknown_item"
-        given = self._connection.execute(queries.thread_of_attempt, {"thread_id": thread_id}).fetchone()
-        if given != (job_id, item_id):
+        given = self._connection.execute(
+            queries.thread_of_attempt, {"thread_id": report.thread_id}
+        ).fetchone()
+        if given != (report.job_id, report.item_id):
             return "other_thread"
         return "already_reported" if rows[0]["status"] == JobItemStatus.COMPLETED else "too_late"
+
+    def report_all(self, reports: Sequence[ItemReport]) -> bool:
+        """As `report`, for many, in as few statements as for one. False when one of them is not accepted.
+
+        Then some may be stored all the same: the caller rolls back, and asks `report` about each.
+        """
+        values = {"reports_json": dump([report.columns() for report in reports])}
+        self._connection.execute(queries.report_all, values)
+        if self._connection.changes() != len(reports):
+            return False
+        self._connection.execute(queries.end_reported, values)
+        spent: dict[str, Usage] = {}
+        for report in reports:
+            spent[report.job_id] = spent.get(report.job_id, NO_USAGE) + report.usage
+        for job_id, usage in spent.items():
+            self._add_to_totals(job_id, usage)
+        return True
 
     def note_invalid_report(
         self, job_id: str, item_id: str, *, thread_id: str, error: str, raw_answer: str
@@ -356,11 +346,15 @@ class JobItemStore:
 
     def add_usage(self, job_id: str, thread_id: str, usage: Usage) -> None:
         """Add to what the attempt and the job have cost."""
-        if usage == NO_USAGE:
-            return
-        values = {name: getattr(usage, name) for name in USAGE_COLUMNS}
-        self._connection.execute(queries.add_usage_to_attempt, {"thread_id": thread_id, **values})
-        self._connection.execute(queries.add_usage, {"job_id": job_id, **values})
+        if usage != NO_USAGE:
+            values = {name: getattr(usage, name) for name in USAGE_COLUMNS}
+            self._connection.execute(queries.add_usage_to_attempt, {"thread_id": thread_id, **values})
+            self._add_to_totals(job_id, usage)
+
+    def _add_to_totals(self, job_id: str, usage: Usage) -> None:
+        if usage != NO_USAGE:
+            values = {name: getattr(usage, name) for name in USAGE_COLUMNS}
+            self._connection.execute(queries.add_usage, {"job_id": job_id, **values})
 
     def _end_attempt(
         self, thread_id: str, outcome: AttemptOutcome, *, now: int, end: AttemptEnd | None = None

@@ -4,7 +4,7 @@ A synchronous view over one transaction. Discipline: a thread is alive in one pr
 taken with `take` and given back with `let_go`; what a dead owner left is put right by `take_back`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Literal
 
 import apsw
@@ -34,16 +34,20 @@ class ThreadStore:
         """Store a thread that is pending_init and alive nowhere yet."""
         return thread_of(self._rows(queries.insert, **_columns(thread), now=now)[0])
 
-    def add(self, thread: NewThread, *, status: AgentStatus, owner: ProcessIdentity | None, now: int) -> bool:
-        """Store a thread that has a status, and an owner if it is alive. False when there is one already."""
-        return self._changed(
-            queries.add,
-            **_columns(thread),
-            status=str(status.state),
-            status_text=_plain_or_none(status.text),
-            owner_json=None if owner is None else process_to_json(owner),
-            now=now,
-        )
+    def add_all(
+        self,
+        threads: Iterable[tuple[NewThread, AgentStatus]],
+        *,
+        owner: ProcessIdentity | None,
+        now: int,
+    ) -> int:
+        """Store threads that have a status, and an owner if they are alive. How many there were not yet."""
+        owner_json = None if owner is None else process_to_json(owner)
+        rows = [
+            {**_columns(thread), **_status(thread.id, status), "owner_json": owner_json}
+            for thread, status in threads
+        ]
+        return self._change_all(queries.add_all, rows, threads_json=dump(rows), now=now)
 
     # -- looking ----------------------------------------------------------------------------------------
 
@@ -129,9 +133,14 @@ class ThreadStore:
         )
         return None
 
-    def let_go(self, thread_id: str, *, owner: ProcessIdentity) -> bool:
-        """False when it was not the owner."""
-        return self._changed(queries.let_go, thread_id=thread_id, owner_json=process_to_json(owner))
+    def let_go(self, *thread_ids: str, owner: ProcessIdentity) -> int:
+        """Of how many it was the owner."""
+        return self._change_all(
+            queries.let_go,
+            thread_ids,
+            thread_ids_json=dump(thread_ids),
+            owner_json=process_to_json(owner),
+        )
 
     def take_back(self, *, is_dead: Callable[[ProcessIdentity], bool]) -> list[str]:
         """At start: free the threads of dead owners, interrupted if they were at work. Returns their ids."""
@@ -145,14 +154,10 @@ class ThreadStore:
     # -- changes ----------------------------------------------------------------------------------------
     # Each is False when there is no such thread, or nothing to change.
 
-    def set_status(self, thread_id: str, status: AgentStatus, *, now: int) -> bool:
-        """Raises InvalidRequest for not_found, which no thread can be."""
-        if status.state is AgentState.NOT_FOUND:
-            raise InvalidRequest("a stored thread cannot be not_found")
-        text = _plain_or_none(status.text)
-        return self._changed(
-            queries.set_status, thread_id=thread_id, status=str(status.state), text=text, now=now
-        )
+    def set_statuses(self, statuses: Mapping[str, AgentStatus], *, now: int) -> int:
+        """By thread id. How many there are. Raises InvalidRequest for not_found, which no thread can be."""
+        rows = [_status(thread_id, status) for thread_id, status in statuses.items()]
+        return self._change_all(queries.set_statuses, rows, statuses_json=dump(rows), now=now)
 
     def set_name(self, thread_id: str, *, name: str | None, now: int) -> bool:
         return self._changed(queries.set_name, thread_id=thread_id, name=_plain_or_none(name), now=now)
@@ -198,6 +203,13 @@ class ThreadStore:
         self._connection.execute(query, values)
         return self._connection.changes() > 0
 
+    def _change_all(self, query: str, rows: Sized, **values: Any) -> int:
+        """How many changed. Nothing is asked of the file for no rows."""
+        if not rows:
+            return 0
+        self._connection.execute(query, values)
+        return self._connection.changes()
+
 
 def _columns(thread: NewThread) -> dict[str, Any]:
     return {
@@ -212,6 +224,12 @@ def _columns(thread: NewThread) -> dict[str, Any]:
         "depth": thread.depth,
         "forked_from_id": thread.forked_from_id,
     }
+
+
+def _status(thread_id: str, status: AgentStatus) -> dict[str, Any]:
+    if status.state is AgentState.NOT_FOUND:
+        raise InvalidRequest("a stored thread cannot be not_found")
+    return {"id": thread_id, "status": str(status.state), "status_text": _plain_or_none(status.text)}
 
 
 def _plain_or_none(text: str | None) -> str | None:

@@ -52,22 +52,32 @@ SELECT :new_thread_id, id, sequence, iif(status = 'inProgress', 'interrupted', s
   coalesce(completed_at_ms, :now), duration_ms, error_json, usage_json, settled
 FROM turns WHERE thread_id = :thread_id AND sequence <= :last
 
--- name: keep_item
--- With keep_turn, in its transaction.
+-- name: keep_items
+-- With keep_turns, in its transaction.
 INSERT INTO turn_items (thread_id, turn_id, id, sequence, kind, status, content_json, started_at_ms,
   completed_at_ms)
-VALUES (:thread_id, :turn_id, :item_id, :sequence, :kind, :status, :content_json, :started_at_ms,
-  :completed_at_ms)
+SELECT r.value ->> 'thread_id', r.value ->> 'turn_id', r.value ->> 'item_id', r.value ->> 'sequence',
+  r.value ->> 'kind', r.value ->> 'status', r.value ->> 'content_json', r.value ->> 'started_at_ms',
+  r.value ->> 'completed_at_ms'
+FROM json_each(:items_json) AS r
 
--- name: keep_turn
--- HistoryStore.keep_turn. Guards: as start_turn.
+-- name: keep_messages
+-- With keep_turns, in its transaction: the first of their turns.
+INSERT INTO model_messages (thread_id, turn_id, sequence, messages_json)
+SELECT r.value ->> 'thread_id', r.value ->> 'turn_id', 1, r.value ->> 'messages_json'
+FROM json_each(:turns_json) AS r WHERE r.value ->> 'messages_json' IS NOT NULL
+
+-- name: keep_turns
+-- HistoryStore.keep_turns. Guards: as start_turn.
 INSERT INTO turns (thread_id, id, sequence, status, started_at_ms, completed_at_ms, duration_ms, error_json,
   usage_json)
-SELECT :thread_id, :turn_id, coalesce(max(sequence), 0) + 1, :status, :started_at_ms, :completed_at_ms,
-  :duration_ms, :error_json, :usage_json
-FROM turns WHERE thread_id = :thread_id
-HAVING NOT EXISTS (SELECT 1 FROM turns WHERE thread_id = :thread_id
-  AND (id = :turn_id OR status = 'inProgress'))
+SELECT r.value ->> 'thread_id', r.value ->> 'turn_id',
+  1 + (SELECT coalesce(max(sequence), 0) FROM turns WHERE thread_id = r.value ->> 'thread_id'),
+  r.value ->> 'status', r.value ->> 'started_at_ms', r.value ->> 'completed_at_ms',
+  r.value ->> 'duration_ms', r.value ->> 'error_json', r.value ->> 'usage_json'
+FROM json_each(:turns_json) AS r
+WHERE NOT EXISTS (SELECT 1 FROM turns WHERE thread_id = r.value ->> 'thread_id'
+  AND (id = r.value ->> 'turn_id' OR status = 'inProgress'))
 
 -- name: last_sequence
 -- HistoryStore.fork of a whole thread.

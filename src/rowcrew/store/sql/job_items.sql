@@ -21,16 +21,26 @@ UPDATE agent_job_items SET assigned_thread_id = :thread_id, attempt_count = atte
 WHERE job_id = :job_id AND item_id = :item_id AND status = 'running' AND assigned_thread_id IS NULL
 RETURNING attempt_count
 
--- name: claim
+-- name: claim_all
+-- With claimable, in its transaction: rowid, and thread where the attempt begins with the claim.
+UPDATE agent_job_items SET status = 'running', updated_at_ms = :now, assigned_thread_id = r.value ->> 'thread_id',
+  attempt_count = attempt_count + (r.value ->> 'thread_id' IS NOT NULL)
+FROM json_each(:claimed_json) AS r WHERE agent_job_items.rowid = r.value ->> 'rowid' AND status = 'pending'
+
+-- name: claimable
 -- The runner. Guard: pending, its time has come, the job runs under this lease. Lowest row first.
 -- A row that was last written in the future has met a clock that was set back: its wait would last as long.
-UPDATE agent_job_items SET status = 'running', updated_at_ms = :now
-WHERE rowid IN (
-  SELECT rowid FROM agent_job_items
+SELECT json_group_array(json_object('rowid', rowid, 'job_id', job_id, 'item_id', item_id,
+  'row_index', row_index, 'source_id', source_id, 'row_json', row_json, 'status', 'running',
+  'assigned_thread_id', NULL, 'attempt_count', attempt_count, 'result_json', result_json,
+  'last_error', last_error, 'error_class', error_class, 'not_before_at_ms', not_before_at_ms,
+  'created_at_ms', created_at_ms, 'updated_at_ms', :now, 'completed_at_ms', completed_at_ms,
+  'reported_at_ms', reported_at_ms))
+FROM (
+  SELECT rowid, * FROM agent_job_items
   WHERE job_id = :job_id AND status = 'pending' AND (not_before_at_ms <= :now OR updated_at_ms > :now)
+    AND EXISTS (SELECT 1 FROM agent_jobs WHERE id = :job_id AND status = 'running' AND lease_epoch = :epoch)
   ORDER BY row_index LIMIT :limit)
-AND EXISTS (SELECT 1 FROM agent_jobs WHERE id = :job_id AND status = 'running' AND lease_epoch = :epoch)
-RETURNING *
 
 -- name: count_invalid_reports
 -- For a report from another process: an attempt may mend what it reports a few times only.
@@ -41,6 +51,19 @@ SELECT invalid_reports FROM agent_job_attempts WHERE thread_id = :thread_id
 UPDATE agent_job_attempts SET ended_at_ms = :now, outcome = :outcome, counted = :counted,
   error_class = :error_class, error = :error, raw_answer = coalesce(:raw_answer, raw_answer)
 WHERE thread_id = :thread_id AND ended_at_ms IS NULL
+
+-- name: end_reported
+-- With report_all: the attempts, and what they cost. Guard: not ended before.
+UPDATE agent_job_attempts SET ended_at_ms = r.value ->> 'now', outcome = 'reported', counted = 1,
+  error_class = NULL, error = NULL,
+  requests = requests + (r.value ->> 'requests'),
+  input_tokens = input_tokens + (r.value ->> 'input_tokens'),
+  cached_input_tokens = cached_input_tokens + (r.value ->> 'cached_input_tokens'),
+  output_tokens = output_tokens + (r.value ->> 'output_tokens'),
+  reasoning_tokens = reasoning_tokens + (r.value ->> 'reasoning_tokens'),
+  priced_requests = priced_requests + (r.value ->> 'priced_requests'),
+  cost_nanos = cost_nanos + (r.value ->> 'cost_nanos')
+FROM json_each(:reports_json) AS r WHERE thread_id = r.value ->> 'thread_id' AND ended_at_ms IS NULL
 
 -- name: fail
 -- The runner, when no attempt is left. Guard: running, and this thread's (or nobody's).
@@ -65,6 +88,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 -- With assign, in its transaction.
 INSERT INTO agent_job_attempts (job_id, item_id, thread_id, number, started_at_ms, pid, pid_started, boot_id)
 VALUES (:job_id, :item_id, :thread_id, :number, :now, :pid, :pid_started, :boot_id)
+
+-- name: insert_attempts
+-- With claim_all, in its transaction: of those whose attempt begins with the claim.
+INSERT INTO agent_job_attempts (job_id, item_id, thread_id, number, started_at_ms)
+SELECT i.job_id, i.item_id, i.assigned_thread_id, i.attempt_count, :now
+FROM json_each(:claimed_json) AS r JOIN agent_job_items AS i ON i.rowid = r.value ->> 'rowid'
+ORDER BY r.key
 
 -- name: invalid_report_of
 -- The runner when a worker has ended: did it report, though wrongly?
@@ -128,12 +158,14 @@ UPDATE agent_job_items SET status = 'pending', assigned_thread_id = NULL, not_be
   attempt_count = attempt_count - (assigned_thread_id IS NOT NULL), updated_at_ms = :now
 WHERE job_id = :job_id AND item_id = :item_id AND status = 'running' AND assigned_thread_id IS :thread_id
 
--- name: report
--- The worker's report. Guard: running, and this thread's. Nothing of the attempts before is left in it.
-UPDATE agent_job_items SET status = 'completed', result_json = :result_json, last_error = NULL,
-  error_class = NULL, assigned_thread_id = NULL, reported_at_ms = :now, completed_at_ms = :now,
-  updated_at_ms = :now
-WHERE job_id = :job_id AND item_id = :item_id AND status = 'running' AND assigned_thread_id = :thread_id
+-- name: report_all
+-- Workers' reports. Guard: running, and this thread's. Nothing of the attempts before is left in it.
+UPDATE agent_job_items SET status = 'completed', result_json = r.value ->> 'result_json', last_error = NULL,
+  error_class = NULL, assigned_thread_id = NULL, reported_at_ms = r.value ->> 'now',
+  completed_at_ms = r.value ->> 'now', updated_at_ms = r.value ->> 'now'
+FROM json_each(:reports_json) AS r
+WHERE job_id = r.value ->> 'job_id' AND item_id = r.value ->> 'item_id' AND status = 'running'
+  AND assigned_thread_id = r.value ->> 'thread_id'
 
 -- name: retry
 -- An attempt ended badly and another is left. Guard: running, and this thread's.

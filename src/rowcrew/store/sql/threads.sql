@@ -1,9 +1,12 @@
--- name: add
--- ThreadStore.add. Guard: there is none of this id.
+-- name: add_all
+-- ThreadStore.add_all. Guard: there is none of this id.
 INSERT INTO threads (id, name, source, model, cwd, sandbox_mode, preview, parent_id, depth, forked_from_id,
   status, status_text, owner_json, created_at_ms, updated_at_ms)
-VALUES (:id, :name, :source, :model, :cwd, :sandbox_mode, :preview, :parent_id, :depth, :forked_from_id,
-  :status, :status_text, :owner_json, :now, :now)
+SELECT r.value ->> 'id', r.value ->> 'name', r.value ->> 'source', r.value ->> 'model', r.value ->> 'cwd',
+  r.value ->> 'sandbox_mode', r.value ->> 'preview', r.value ->> 'parent_id', r.value ->> 'depth',
+  r.value ->> 'forked_from_id', r.value ->> 'status', r.value ->> 'status_text', r.value ->> 'owner_json',
+  :now, :now
+FROM json_each(:threads_json) AS r WHERE true ORDER BY r.key
 ON CONFLICT (id) DO NOTHING
 
 -- name: archive
@@ -27,8 +30,9 @@ VALUES (:id, :name, :source, :model, :cwd, :sandbox_mode, :preview, :parent_id, 
 RETURNING *
 
 -- name: let_go
--- The thread's loop has ended. Guard: only its owner.
-UPDATE threads SET owner_json = NULL WHERE id = :thread_id AND owner_json = :owner_json
+-- The threads' loops have ended. Guard: only their owner.
+UPDATE threads SET owner_json = NULL
+WHERE id IN (SELECT value FROM json_each(:thread_ids_json)) AND owner_json = :owner_json
 
 -- name: list_by_change
 -- ThreadStore.list_page, the last changed first. A cursor is the place of the last one shown.
@@ -85,9 +89,10 @@ UPDATE threads SET model = coalesce(:model, model), cwd = coalesce(:cwd, cwd),
   sandbox_mode = coalesce(:sandbox_mode, sandbox_mode), updated_at_ms = :now
 WHERE id = :thread_id
 
--- name: set_status
--- The thread's loop, with each change of its status.
-UPDATE threads SET status = :status, status_text = :text, updated_at_ms = :now WHERE id = :thread_id
+-- name: set_statuses
+-- The threads' loops, with each change of a status.
+UPDATE threads SET status = r.value ->> 'status', status_text = r.value ->> 'status_text', updated_at_ms = :now
+FROM json_each(:statuses_json) AS r WHERE threads.id = r.value ->> 'id'
 
 -- name: settle
 -- ThreadStore.take_back. Guard: still the dead owner's. What was at work is interrupted.
