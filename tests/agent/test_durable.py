@@ -17,6 +17,7 @@ from rowcrew.domain.attempt import Usage
 from rowcrew.domain.events import (
     AgentState,
     AgentStatus,
+    TurnEnded,
     TurnFailure,
     TurnItemKind,
     TurnItemStatus,
@@ -24,11 +25,12 @@ from rowcrew.domain.events import (
 )
 from rowcrew.domain.history import Turn
 from rowcrew.domain.lifecycle import TurnStatus
-from rowcrew.errors import DiskFull, ErrorClass
+from rowcrew.errors import Conflict, DiskFull, ErrorClass
 from rowcrew.processes import identify
 from rowcrew.store.database import Database
 from rowcrew.store.history import HistoryStore
 from rowcrew.testing import FakeClock
+from tests.store.job_store import side_by_side
 
 NOTHING = {"type": "object", "properties": {}}
 
@@ -124,6 +126,29 @@ async def test_a_thread_with_a_turn_in_progress_elsewhere_starts_no_other(
     sentence = "the thread t has a turn in progress elsewhere"
     assert ended
     assert ended.failure == TurnFailure(sentence, ErrorClass.CRASHED)
+
+
+async def test_turns_that_end_side_by_side_are_kept_each_as_it_would_be_alone(history: Database) -> None:
+    journal = DurableJournal(history)
+    journal.note(TurnStarted(thread_id="busy", turn_id="other", at_ms=5))
+    await journal.flush("busy")
+
+    def end(thread_id: str) -> None:
+        key: dict[str, Any] = {"thread_id": thread_id, "turn_id": "1"}
+        journal.note(TurnStarted(**key, at_ms=5))
+        journal.remember(thread_id, "1", ModelRequest([UserPromptPart(f"for {thread_id}")]))
+        journal.note(TurnEnded(**key, at_ms=9, status=TurnStatus.COMPLETED, started_at_ms=5, duration_ms=4))
+
+    for thread_id in ("a", "b", "busy", "c"):
+        end(thread_id)
+    results = await side_by_side(history, *(journal.flush(name) for name in ("a", "b", "busy", "c")))
+    assert [type(result) for result in results] == [type(None), type(None), Conflict, type(None)]
+    for name in ("a", "b", "c"):
+        [turn] = await turns(history, name)
+        assert (turn.id, turn.sequence, turn.status) == ("1", 1, TurnStatus.COMPLETED)
+        [message] = await load_messages(history, name)
+        assert [part.content for part in message.parts] == [f"for {name}"]  # type: ignore[union-attr]
+    assert [turn.id for turn in await turns(history, "busy")] == ["other"]
 
 
 async def test_what_could_not_be_written_is_written_later(

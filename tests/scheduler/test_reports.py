@@ -1,13 +1,16 @@
 """Reports: what is kept of one that could not be accepted, and how often an attempt may try."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rowcrew.domain.attempt import Usage
 from rowcrew.domain.schema import OutputSchema
 from rowcrew.scheduler.reports import MAX_RAW_ANSWER, Report, readable, take
-from tests.store.job_store import JOB, open_store
+from tests.store.job_store import JOB, open_store, side_by_side
 
 
 def deep() -> Any:
@@ -69,3 +72,41 @@ async def test_from_another_process_too_an_attempt_may_mend_its_report_a_few_tim
             ),
         ]
         assert await store.sql("SELECT status, result_json FROM agent_job_items") == [("running", None)]
+
+
+async def test_reports_that_come_side_by_side_fare_as_each_would_alone(tmp_path: Path) -> None:
+    good = [Report(JOB, f"r{n}", f"t{n}", {"v": n}, usage=Usage(1, n)) for n in range(5)]
+    groups = {
+        "all good": good[:3],
+        "twice the same": [good[0], good[0], good[1]],
+        "of a stranger": [good[0], replace(good[1], thread_id="stranger"), good[2]],
+        "of no such row": [replace(good[0], item_id="none"), good[1]],
+        "one that stops the job": [good[0], replace(good[1], stop=True), good[2]],
+        "of two leases": [good[0], replace(good[1], epoch=7), good[2]],
+        "from here and from elsewhere": [good[0], replace(good[1], epoch=1), good[2]],
+    }
+    told: dict[str, list[object]] = {}
+    for way in ("alone", "together"):
+        for name, reports in groups.items():
+            folder = tmp_path / way / name
+            folder.mkdir(parents=True)
+            async with open_store(folder) as store:
+                await store.create(5)
+                epoch = await store.run_job()
+                await store.items(lambda items, epoch=epoch: items.claim(JOB, limit=5, epoch=epoch, now=3))
+                for n in range(5):
+                    await store.items(
+                        lambda items, n=n, epoch=epoch: items.assign(
+                            JOB, f"r{n}", thread_id=f"t{n}", process=None, epoch=epoch, now=3
+                        )
+                    )
+                takes = (take(store.database, report, None, now=4) for report in reports)
+                if way == "together":
+                    verdicts = await side_by_side(store.database, *takes)
+                else:
+                    verdicts = [(await asyncio.gather(one, return_exceptions=True))[0] for one in takes]
+                tables = ("agent_jobs", "agent_job_items", "agent_job_attempts", "agent_job_totals")
+                rows = [await store.sql(f"SELECT * FROM {table}") for table in tables]
+                told.setdefault(name, []).append(([repr(verdict) for verdict in verdicts], rows))
+    for alone, together in told.values():
+        assert together == alone

@@ -1,6 +1,8 @@
 """A job in a real state file, for tests of the store."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,23 @@ class Store:
         )
         assert await self.jobs(lambda jobs: jobs.start(JOB, now=2))
         return epoch
+
+
+async def side_by_side(database: Database, *writes: Awaitable[Any]) -> list[Any]:
+    """What the writes come to, exceptions among it, when all of them wait for the writer at the same time."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def occupy(_: apsw.Connection) -> None:
+        busy.set()
+        go_on.wait(30)
+
+    occupied = asyncio.create_task(database.write(occupy))
+    await asyncio.to_thread(busy.wait, 30)
+    waiting = [asyncio.ensure_future(write) for write in writes]
+    await asyncio.sleep(0)
+    go_on.set()
+    await occupied
+    return await asyncio.gather(*waiting, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from rowcrew.errors import Conflict, DiskFull, StoreDamaged, StoreError
-from rowcrew.store.database import Database, retry_busy
+from rowcrew.store.database import Database, NotTogether, retry_busy
 from rowcrew.store.reserve import RESERVE_BYTES, Reserve
+from tests.store.job_store import side_by_side
 
 
 def add(number: int) -> object:
@@ -86,6 +87,46 @@ async def test_a_rule_of_the_tables_that_is_broken_is_an_error_of_that_write_alo
     )
     assert [type(result) for result in results if isinstance(result, Exception)] == [StoreError]
     assert await database.read(numbers) == [1, 2]
+    await database.close()
+
+
+async def test_writes_with_the_same_work_that_wait_side_by_side_are_one_call(tmp_path: Path) -> None:
+    database = await open_numbers(tmp_path)
+    calls: list[list[int]] = []
+
+    def add_all(connection: apsw.Connection, given: list[int]) -> list[str]:
+        calls.append(given)
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in given])
+        return [f"added {n}" for n in given]
+
+    one, two, three = (database.write_with_others(add_all, n) for n in (1, 2, 3))
+    results = await side_by_side(database, one, two, database.write(numbers), three)
+    assert results == ["added 1", "added 2", [1, 2], "added 3"]
+    assert calls == [[1, 2], [3]]
+    await database.close()
+
+
+async def test_where_they_cannot_be_one_call_each_is_run_by_itself(tmp_path: Path) -> None:
+    database = await open_numbers(tmp_path)
+    await database.write(lambda connection: connection.execute("CREATE UNIQUE INDEX u ON numbers (n)"))
+
+    def add_all(connection: apsw.Connection, given: list[int]) -> list[int]:
+        connection.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in given])
+        if 13 in given:
+            raise Conflict("not that one")
+        if 7 in given and len(given) > 1:
+            raise NotTogether
+        return given
+
+    # Why the first call fails: one of them raises, one breaks a rule, one wants to be alone.
+    for given, expected in (
+        ((1, 13, 2), [1, Conflict, 2]),
+        ((3, 3, 4), [3, StoreError, 4]),
+        ((5, 7, 6), [5, 7, 6]),
+    ):
+        results = await side_by_side(database, *(database.write_with_others(add_all, n) for n in given))
+        assert [type(one) if isinstance(one, Exception) else one for one in results] == expected
+    assert await database.read(numbers) == [1, 2, 3, 4, 5, 6, 7]
     await database.close()
 
 

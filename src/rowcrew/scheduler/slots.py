@@ -22,7 +22,6 @@ class Slot:
     worker: Worker | None = None
     attempt: int = 0
     settled: bool = False
-    invalid_answer: str | None = None
     # What the plan is shown as long as it runs, and else.
     runs: HeldSlot = field(init=False)
     gone: HeldSlot = field(init=False)
