@@ -7,10 +7,11 @@ what that spawned; one at the greatest depth has no such tools at all.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from rowcrew.agent.service import ThreadService
-from rowcrew.agent.setup import LiveThread, ThreadSetup
+from rowcrew.agent.setup import LiveThread
 from rowcrew.agent.tools import Arguments, Tool, ToolError, ToolResult
 from rowcrew.domain.events import AgentState, AgentStatus
 from rowcrew.domain.schema import compact
@@ -100,15 +101,8 @@ class CollabTools:
         )
 
     async def _spawn(self, given: Arguments) -> ToolResult:
-        setup = self._live.setup
-        child = ThreadSetup(
-            cwd=setup.cwd,
-            model=setup.model,
-            base_url=setup.base_url,
-            sandbox_mode=setup.sandbox_mode,
-            also_writable=setup.also_writable,
-            collab=setup.collab,
-        )
+        # What the parent was told beside its task is not meant for its children.
+        child = replace(self._live.setup.again(), instructions="")
         try:
             thread = await self._service.start(
                 child, source=SOURCE, name=given.get("name"), parent_id=self._live.id

@@ -1,7 +1,7 @@
 """What a thread is made of: model, sandbox, tools, instructions. It starts nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rowcrew.agent.builtin import Sandbox, SandboxMode, builtin_tools
@@ -79,6 +79,10 @@ class SettledSetup:
     also_writable: tuple[Path, ...]
     collab: bool
     instructions: str
+
+    def again(self) -> ThreadSetup:
+        """What has to be asked for to get the same."""
+        return ThreadSetup(**{field.name: getattr(self, field.name) for field in fields(ThreadSetup)})
 
     def row(
         self,

@@ -1,9 +1,9 @@
 """The methods of threads and their turns: from parameters to a use case and back. No rule is made here."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from rowcrew.agent.setup import ThreadSetup
+from rowcrew.agent.setup import SettledSetup, ThreadSetup
 from rowcrew.appserver import errors
 from rowcrew.appserver import protocol as wire
 from rowcrew.appserver.connection import Connection, Run
@@ -243,7 +243,7 @@ def _folder(cwd: str | None) -> Path | None:
     return path
 
 
-def _over(setup: Any, params: wire.TurnStartParams | wire.ThreadResumeParams) -> ThreadSetup | None:
+def _over(setup: SettledSetup, params: wire.TurnStartParams | wire.ThreadResumeParams) -> ThreadSetup | None:
     """What a thread is made of, with what is named anew in its place. None when nothing is."""
     mode: str | None
     roots = setup.also_writable
@@ -254,23 +254,14 @@ def _over(setup: Any, params: wire.TurnStartParams | wire.ThreadResumeParams) ->
     else:
         wanted = _setup(params)
         mode, model, instructions = params.sandbox, wanted.model, wanted.instructions
-    changed = ThreadSetup(
+    kept = setup.again()
+    changed = replace(
+        kept,
         cwd=_folder(params.cwd) or setup.cwd,
         model=model or setup.model,
-        base_url=setup.base_url,
         sandbox_mode=mode or setup.sandbox_mode,
         also_writable=roots,
-        collab=setup.collab,
         instructions=instructions or setup.instructions,
-    )
-    kept = ThreadSetup(
-        cwd=setup.cwd,
-        model=setup.model,
-        base_url=setup.base_url,
-        sandbox_mode=setup.sandbox_mode,
-        also_writable=setup.also_writable,
-        collab=setup.collab,
-        instructions=setup.instructions,
     )
     return None if changed == kept else changed
 

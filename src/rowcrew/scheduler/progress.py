@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from rowcrew.domain.job import JobCounts
 
@@ -24,6 +25,28 @@ class Progress:
     eta_seconds: float | None
     elapsed: float
     held_by: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        counts: JobCounts,
+        *,
+        rate: float | None,
+        eta_seconds: float | None,
+        elapsed: float,
+        held_by: str | None = None,
+    ) -> Self:
+        return cls(
+            counts.total,
+            counts.pending,
+            counts.running,
+            counts.completed,
+            counts.failed,
+            rate=rate,
+            eta_seconds=eta_seconds,
+            elapsed=elapsed,
+            held_by=held_by,
+        )
 
 
 class ProgressMeter:
@@ -58,14 +81,5 @@ class ProgressMeter:
         rate = (done - before) / (now - since) if now > since and done > before else None
         left = counts.pending + counts.running
         eta = 0.0 if left == 0 else (left / rate if rate else None)
-        return Progress(
-            total=counts.total,
-            pending=counts.pending,
-            running=counts.running,
-            completed=counts.completed,
-            failed=counts.failed,
-            rate=rate,
-            eta_seconds=eta,
-            elapsed=now - self._started,
-            held_by=held_by,
-        )
+        elapsed = now - self._started
+        return Progress.of(counts, rate=rate, eta_seconds=eta, elapsed=elapsed, held_by=held_by)

@@ -52,17 +52,7 @@ def view_of(job: Job, clock: Clock) -> JobView:
 
 def progress_of(view: JobView, *, elapsed: float) -> Progress:
     """Where a job stands, as the process that runs it would show it."""
-    counts = view.job.counts
-    return Progress(
-        total=counts.total,
-        pending=counts.pending,
-        running=counts.running,
-        completed=counts.completed,
-        failed=counts.failed,
-        rate=view.rate,
-        eta_seconds=view.eta_seconds,
-        elapsed=elapsed,
-    )
+    return Progress.of(view.job.counts, rate=view.rate, eta_seconds=view.eta_seconds, elapsed=elapsed)
 
 
 def result_of(connection: Connection, job_id: str) -> JobResult:
