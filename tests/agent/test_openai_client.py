@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import math
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -301,6 +302,17 @@ async def test_a_connection_that_breaks_and_an_answer_that_never_comes_are_told_
     # The library calls both of them late.
     assert broken == (ModelConnectionError, "Connection error.", [None] * 3, openai.APIConnectionError)
     assert late == theirs == (ModelTimeoutError, "Request timed out.", [None] * 3, openai.APITimeoutError)
+
+
+@BOTH
+async def test_what_no_request_can_hold_is_said_before_anything_is_sent(api: str) -> None:
+    async with ModelServer(REPLY) as server, open_client(server.url, "k") as client:
+        model = OURS[api](OpenAIProvider(openai_client=client))
+        with pytest.raises(UnicodeEncodeError):
+            await model_request(model, [ModelRequest([UserPromptPart("half \ud83c")])])
+        nothing = ModelSettings(temperature=math.nan)
+        await model_request(model, [ModelRequest([UserPromptPart("?")])], model_settings=nothing)
+    assert [received.body["temperature"] for received in server.requests] == [None]
 
 
 @BOTH

@@ -22,6 +22,7 @@ from openai.resources.chat import AsyncChat, AsyncCompletions
 from openai.resources.responses import AsyncResponses
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
+from pydantic_core import PydanticSerializationError, to_json
 
 from rowcrew.agent.openai_answers import read_completion, read_response
 from rowcrew.agent.proxies import proxy_for
@@ -200,7 +201,12 @@ class _Responses(AsyncResponses):
 
 
 def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """A number that JSON does not have becomes null. Raises UnicodeEncodeError for half a character."""
+    try:
+        return to_json(body, inf_nan_mode="null")
+    except PydanticSerializationError:
+        # The standard library's error says what is wrong.
+        return json.dumps(body, ensure_ascii=False).encode()
 
 
 def _patience(timeout: httpx2.Timeout | float | None) -> aiohttp.ClientTimeout:
