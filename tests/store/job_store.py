@@ -77,8 +77,9 @@ class Store:
         return epoch
 
 
-async def side_by_side(database: Database, *writes: Awaitable[Any]) -> list[Any]:
-    """What the writes come to, exceptions among it, when all of them wait for the writer at the same time."""
+@asynccontextmanager
+async def busy_writer(database: Database) -> AsyncIterator[None]:
+    """While this is open, the writer is at work on something and all other writes wait."""
     busy, go_on = threading.Event(), threading.Event()
 
     def occupy(_: apsw.Connection) -> None:
@@ -87,10 +88,18 @@ async def side_by_side(database: Database, *writes: Awaitable[Any]) -> list[Any]
 
     occupied = asyncio.create_task(database.write(occupy))
     await asyncio.to_thread(busy.wait, 30)
-    waiting = [asyncio.ensure_future(write) for write in writes]
-    await asyncio.sleep(0)
-    go_on.set()
-    await occupied
+    try:
+        yield
+    finally:
+        go_on.set()
+        await occupied
+
+
+async def side_by_side(database: Database, *writes: Awaitable[Any]) -> list[Any]:
+    """What the writes come to, exceptions among it, when all of them wait for the writer at the same time."""
+    async with busy_writer(database):
+        waiting = [asyncio.ensure_future(write) for write in writes]
+        await asyncio.sleep(0)
     return await asyncio.gather(*waiting, return_exceptions=True)
 
 

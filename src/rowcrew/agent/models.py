@@ -26,6 +26,7 @@ from rowcrew.domain.attempt import Usage
 from rowcrew.domain.json_text import clean, clean_text, is_clean
 from rowcrew.domain.price import Price
 from rowcrew.errors import ErrorClass, InvalidRequest, ModelError
+from rowcrew.store.backlog import Backlog
 
 __all__ = ["Answer", "ModelChoice", "ModelClient", "choose"]
 
@@ -83,11 +84,23 @@ class ModelClient:
         self._streams = True
         self._asked_before: list[ModelRequestParameters] = []
         self.provider = opened.provider
+        self.turnstile = opened.turnstile
 
     @classmethod
-    async def open(cls, choice: ModelChoice, *, environment: Mapping[str, str] = os.environ) -> Self:
-        """Get a model ready. Raises InvalidRequest: bad name, no key, package or weights missing."""
-        return cls(await open_model(choice, environment), price=choice.price)
+    async def open(
+        cls,
+        choice: ModelChoice,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        backlog: Backlog | None = None,
+    ) -> Self:
+        """Get a model ready. Raises InvalidRequest: bad name, no key, package or weights missing.
+
+        Its answers are read no faster than `backlog`, that of what becomes of them, allows.
+        """
+        client = cls(await open_model(choice, environment), price=choice.price)
+        client.turnstile.backlog = backlog
+        return client
 
     @property
     def max_concurrency(self) -> int | None:
@@ -126,7 +139,7 @@ class ModelClient:
         listener: TextListener | None,
     ) -> Answer:
         opened = self._opened
-        await opened.turnstile.ask()
+        await self.turnstile.ask()
         parameters = self._parameters(tools, output_schema)
         try:
             async with asyncio.timeout(timeout):

@@ -81,6 +81,7 @@ class Starter:
             max_depth=self.max_depth,
             agents=self.agents,
             prices=self.prices,
+            backlog=self.database.backlog,
         )
 
     async def start(

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from rowcrew.errors import DiskFull, RowcrewError, StoreBusy, StoreDamaged, StoreError
+from rowcrew.store.backlog import Backlog
 from rowcrew.store.migrate import migrate
 from rowcrew.store.reserve import Reserve
 
@@ -37,8 +38,9 @@ Connection = apsw.Connection
 
 BUSY_TIMEOUT_MS = 10_000
 BUSY_TRIES = 3
-# More than this in one commit would make the first of them wait long; fewer would waste syncs.
-MAX_GROUP = 512
+# More than this in one commit would make the first of them wait long; fewer would waste syncs. An ended turn
+# is dozens of rows, and its statements leave Python's lock to nobody for as long.
+MAX_GROUP: dict[Kind, int] = {"state": 512, "queue": 512, "history": 16}
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
 # SQLite needs this much for the index of its log before it can read a row.
 LEAST_ROOM = 256 * 1024
@@ -128,13 +130,21 @@ class Database:
     """One open file. Opened with `open`, which brings its tables up to date."""
 
     def __init__(
-        self, path: Path, writer: apsw.Connection, phases: tuple[Phase, ...], reserve: Reserve
+        self,
+        path: Path,
+        writer: apsw.Connection,
+        phases: tuple[Phase, ...],
+        reserve: Reserve,
+        max_group: int,
     ) -> None:
         self.path = path
         self.phases = phases
         self._reserve = reserve
         self._writer = writer
         self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._max_group = max_group
+        self._in_hand = 0
+        self.backlog = Backlog(lambda: self._waiting.qsize() + self._in_hand)
         self._thread = threading.Thread(target=self._write_loop, name=f"writer {path.name}", daemon=True)
         self._thread.start()
         self._readers: list[apsw.Connection] = []
@@ -176,7 +186,7 @@ class Database:
             writer = opened()
         if not reserve.released:
             timed("reserve", reserve.fill)
-        return cls(path, writer, tuple(phases), reserve)
+        return cls(path, writer, tuple(phases), reserve, MAX_GROUP[kind])
 
     @property
     def out_of_room(self) -> bool:
@@ -208,7 +218,7 @@ class Database:
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.put(_Write(work, given, future, loop))
         # A cancelled caller must not believe that nothing was written: the write goes on all the same.
-        return await asyncio.shield(future)
+        return await future
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run `work` in a thread on a reading connection; for what may take long."""
@@ -257,7 +267,8 @@ class Database:
             head = self._waiting.get()
             while head is not None:
                 group.append(head)
-                if len(group) >= MAX_GROUP or self._waiting.empty():
+                self._in_hand = len(group)
+                if len(group) >= self._max_group or self._waiting.empty():
                     break
                 head = self._waiting.get()
             last = head is None
@@ -342,6 +353,7 @@ class Database:
             write.error = known
 
     def _answer(self, group: list[_Write]) -> None:
+        self._in_hand = 0
         by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
         for write in group:
             by_loop.setdefault(write.loop, []).append(write)
@@ -349,6 +361,7 @@ class Database:
             # A loop that was closed meanwhile has nobody left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, writes)
+        self.backlog.shortened()
 
 
 def _run_alone(connection: apsw.Connection, works: list[Callable[[apsw.Connection], T]]) -> list[T]:

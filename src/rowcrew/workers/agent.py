@@ -5,7 +5,7 @@ the model is not asked again; its thread is shut down, and its agent slot is fre
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rowcrew.domain.schema import compact
 from rowcrew.domain.thread import NewThread, preview_of
 from rowcrew.errors import Conflict, ErrorClass
 from rowcrew.processes import ProcessIdentity
+from rowcrew.store.backlog import Backlog
 from rowcrew.workers.contract import Ended, Worker, WorkOrder
 from rowcrew.workers.kinds import Surroundings
 from rowcrew.workers.models import model_of_job
@@ -78,12 +79,14 @@ async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "Ag
     sandbox = Sandbox.open(settings.sandbox_mode, folder, protected=[surroundings.home])
     if surroundings.agents is not None:
         runtime = await surroundings.agents()
-        kind = await open_agent(choice, control=runtime.control, sandbox=sandbox)
+        kind = await open_agent(
+            choice, control=runtime.control, sandbox=sandbox, backlog=surroundings.backlog
+        )
         kind.ledger = runtime.ledger
         return kind
     registry = AgentRegistry(max_threads=surroundings.max_threads, max_depth=surroundings.max_depth)
     control = AgentControl(registry)
-    kind = await open_agent(choice, control=control, sandbox=sandbox)
+    kind = await open_agent(choice, control=control, sandbox=sandbox, backlog=surroundings.backlog)
     kind.owned_control = control
     return kind
 
@@ -94,9 +97,10 @@ async def open_agent(
     control: AgentControl,
     sandbox: Sandbox,
     request_timeout: float | None = None,
+    backlog: Backlog | None = None,
 ) -> "AgentKind":
     """Get a model ready. `request_timeout` is in seconds. Raises InvalidRequest."""
-    client = await ModelClient.open(choice)
+    client = await ModelClient.open(choice, backlog=backlog)
     return AgentKind(client, control, sandbox, model=choice.name, request_timeout=request_timeout)
 
 
@@ -133,7 +137,7 @@ class AgentKind:
         return self._control.registry.max_threads is None
 
     async def start(self, order: WorkOrder) -> Worker:
-        report = ReportTool(order)
+        report = ReportTool(order, finish=self._client.turnstile.finish)
         spec = AgentSpec(
             self._client,
             self._tools.carried_out_by(REPORT_TOOL, report.run, refuse=report.refuse),
@@ -174,7 +178,7 @@ class AgentKind:
 class ReportTool:
     """What carries `report_agent_job_result` out for one worker, and what has become of its reports."""
 
-    def __init__(self, order: WorkOrder) -> None:
+    def __init__(self, order: WorkOrder, *, finish: Callable[[], Awaitable[None]]) -> None:
         self.thread: AgentThread | None = None
         self.accepted = False
         # True from the report on: once it is stored, all others may know of it before this tool has answered.
@@ -183,6 +187,7 @@ class ReportTool:
         self.refusal: str | None = None
         self.raw_answer: str | None = None
         self._order = order
+        self._finish = finish
         self._unusable = 0
 
     async def run(self, arguments: Arguments) -> ToolResult:
@@ -199,6 +204,8 @@ class ReportTool:
         self.handed_over += usage
         if verdict.accepted:
             self.accepted = True
+            # The result is safe. The end of this turn can wait for those who still have one to bring.
+            await self._finish()
             return _answer({"accepted": True}, ends_turn=True)
         self.under_way = False
         self._refuse(arguments["result"], verdict.reason or "it was not accepted")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowcrew.domain.job import JobSettings
 from rowcrew.errors import InvalidRequest
+from rowcrew.store.backlog import Backlog
 from rowcrew.workers.contract import WorkerKind
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Surroundings:
     """What a kind may need of the process it runs in.
 
     `agents` gives what all agents of the process share; without it a kind keeps no history. `prices` are the
-    user's own, by names of models.
+    user's own, by names of models. `backlog` is that of the reports.
     """
 
     home: Path
@@ -31,6 +32,7 @@ class Surroundings:
     max_depth: int
     agents: "Callable[[], Awaitable[AgentRuntime]] | None" = None
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    backlog: Backlog | None = None
 
 
 async def open_kind(settings: JobSettings, surroundings: Surroundings) -> WorkerKind:

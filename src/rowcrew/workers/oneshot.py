@@ -17,6 +17,7 @@ from rowcrew.domain.job import JobSettings
 from rowcrew.domain.schema import InvalidResult, parse_answer
 from rowcrew.errors import ErrorClass, ModelError
 from rowcrew.processes import ProcessIdentity
+from rowcrew.store.backlog import Backlog
 from rowcrew.workers.contract import Ended, WorkOrder
 from rowcrew.workers.kinds import Surroundings
 from rowcrew.workers.models import model_of_job
@@ -34,7 +35,7 @@ _FILTERED = "the provider withheld the answer (content filter)"
 
 async def open_for_job(settings: JobSettings, surroundings: Surroundings) -> "OneshotKind":
     """What a job's settings mean. Raises InvalidRequest."""
-    return await open_oneshot(model_of_job(settings, surroundings))
+    return await open_oneshot(model_of_job(settings, surroundings), backlog=surroundings.backlog)
 
 
 async def open_oneshot(
@@ -42,9 +43,10 @@ async def open_oneshot(
     *,
     environment: Mapping[str, str] = os.environ,
     request_timeout: float | None = None,
+    backlog: Backlog | None = None,
 ) -> "OneshotKind":
     """Get a model ready for one-request workers. `request_timeout` is in seconds. Raises InvalidRequest."""
-    client = await ModelClient.open(choice, environment=environment)
+    client = await ModelClient.open(choice, environment=environment, backlog=backlog)
     return OneshotKind(client, request_timeout=request_timeout)
 
 
