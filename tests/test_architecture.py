@@ -125,6 +125,14 @@ def test_commands_that_only_look_load_no_heavy_library(module: str) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stdout + done.stderr
 
 
+def test_who_only_looks_at_jobs_loads_nothing_that_makes_or_runs_them() -> None:
+    code = "import sys, rowcrew.cli.jobs; print(*(m for m in sys.modules if m.startswith('rowcrew.')))"
+    loaded = set(_run("-c", code).stdout.split())
+    running = {"service", "creation", "starting", "runner", "attempts", "exporter"}
+    assert "rowcrew.scheduler.catalog" in loaded
+    assert loaded & {f"rowcrew.scheduler.{name}" for name in running} == set()
+
+
 def test_a_tracked_file_names_no_machine_and_no_registry() -> None:
     # The patterns are put together here so that this file does not match itself.
     secret_shapes = "|".join(

@@ -15,8 +15,8 @@ from rowcrew.config import Settings
 from rowcrew.domain.job import DEFAULT_MAX_RUNTIME_SECONDS, JobSettings, RetryPolicy
 from rowcrew.domain.json_text import is_clean
 from rowcrew.errors import InvalidRequest, RowcrewError, StoreError
+from rowcrew.scheduler.catalog import JobCatalog
 from rowcrew.scheduler.progress import Progress
-from rowcrew.scheduler.service import JobService
 from rowcrew.store.database import Connection, Database, Kind, Phase
 from rowcrew.store.migrate import version
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rowcrew.agent.setup import LiveThread
     from rowcrew.agent.tools import Tool
     from rowcrew.domain.history import Turn
+    from rowcrew.scheduler.service import JobService
 
 FILES: dict[Kind, str] = {
     "state": "state_1.sqlite",
@@ -59,16 +60,8 @@ class Engine:
         self.home = settings.home
         self.clock = clock
         self.state = state
-        self.jobs = JobService(
-            state,
-            clock,
-            settings.home,
-            max_threads=settings.agents.max_threads,
-            max_depth=settings.agents.max_depth,
-            model_providers=settings.model_providers,
-            agents=self.agents,
-            prices=settings.prices,
-        )
+        self.job_catalog = JobCatalog(state, clock)
+        self._jobs: JobService | None = None
         self._opened: dict[Kind, Database] = {"state": state}
         self._opening: dict[str, asyncio.Lock] = {}
         self._agents: AgentRuntime | None = None
@@ -89,7 +82,8 @@ class Engine:
         try:
             yield engine
         finally:
-            await engine.jobs.close()
+            if engine._jobs is not None:
+                await engine._jobs.close()
             if engine._agents is not None:
                 await engine._agents.close()
             for database in engine._opened.values():
@@ -140,7 +134,8 @@ class Engine:
 
     def abort(self) -> None:
         """End all workers and agents of this process at once, with no grace. What was reported is kept."""
-        self.jobs.abort()
+        if self._jobs is not None:
+            self._jobs.abort()
         if self._agents is not None:
             self._agents.control.abort()
 
@@ -162,8 +157,25 @@ class Engine:
         await self.jobs.remove(job_id)
         await self._settling().sweep_orphans(self.state, partial(self.database, "history"))
 
-    # What knows threads or models is loaded when it is first asked for: a command that only looks at jobs
-    # must not pay for it.
+    # What runs jobs, and what knows threads or models, is loaded when it is first asked for: a command that
+    # only looks at jobs must not pay for it.
+
+    @property
+    def jobs(self) -> "JobService":
+        """The use cases around jobs."""
+        if self._jobs is None:
+            service: JobService = import_module("rowcrew.scheduler.service").JobService(
+                self.state,
+                self.clock,
+                self.home,
+                max_threads=self.settings.agents.max_threads,
+                max_depth=self.settings.agents.max_depth,
+                model_providers=self.settings.model_providers,
+                agents=self.agents,
+                prices=self.settings.prices,
+            )
+            self._jobs = service
+        return self._jobs
 
     def _settling(self) -> Any:
         return import_module("rowcrew.agent.settling")

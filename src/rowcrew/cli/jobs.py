@@ -30,7 +30,7 @@ def list_jobs(context: click.Context, *, as_json: bool) -> int:
     """List the jobs, the newest first."""
 
     async def work(engine: Engine) -> int:
-        views = await engine.jobs.list()
+        views = await engine.job_catalog.list()
         if as_json:
             show_json({"jobs": [job_shape(view) for view in views]}, indent=2)
         elif views:
@@ -55,10 +55,10 @@ def status(
     audience = audience_of(context, progress, as_json=as_json)
 
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         if follows:
             return await follow(engine, found, audience)
-        _show_job(await engine.jobs.view(found.id), as_json=as_json)
+        _show_job(await engine.job_catalog.view(found.id), as_json=as_json)
         return OK
 
     return with_engine(context, work)
@@ -95,7 +95,7 @@ def _steer(
     context: click.Context, job: str, move: Callable[[Engine, str], Awaitable[JobView]], *, as_json: bool
 ) -> int:
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         view = await move(engine, found.id)
         counts = view.job.counts
         say(f"Job {short(found.id)} is {view.job.status}: {tally(counts)}.")
@@ -139,7 +139,7 @@ def export(
         raise InvalidRequest("the table cannot go to standard output", hint="name a file: -o FILE")
 
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         written = await engine.jobs.export(
             found.id, path=path, force=force, output_format=output_format, raw=raw, bom=bom, expand=expand
         )
@@ -181,7 +181,7 @@ def remove(context: click.Context, *, job: str, yes: bool, as_json: bool) -> int
     """Delete a job with its rows and results."""
 
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         name = f"job {short(found.id)} ({printable(found.name)}) with {rows(found.counts.total)}"
         asks = not yes and sys.stdin is not None and sys.stdin.isatty() and not as_json
         if asks and not await _confirmed(f"Delete {name}, {found.counts.completed:,} of them completed?"):

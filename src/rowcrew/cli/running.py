@@ -70,16 +70,16 @@ async def work_on(
         run = await engine.jobs.start(job.id, on_progress=display.show, **options)
         interrupts.attach(run, display.say)
         if audience.as_json:
-            display.tell(started_event(await engine.jobs.view(job.id)))
+            display.tell(started_event(await engine.job_catalog.view(job.id)))
         await run.done()
     code = await tell_end(engine, job.id, audience)
-    is_saved = not (await engine.jobs.view(job.id)).job.status.is_final
+    is_saved = not (await engine.job_catalog.view(job.id)).job.status.is_final
     return interrupts.exit_code if is_saved and interrupts.exit_code is not None else code
 
 
 async def tell_end(engine: Engine, job_id: str, audience: Audience) -> int:
     """Say how the job ended and what to type next. The exit code."""
-    view, result = await engine.jobs.view(job_id), await engine.jobs.result(job_id)
+    view, result = await engine.job_catalog.view(job_id), await engine.job_catalog.result(job_id)
     say(_end_line(view))
     if view.job.auto_export and view.job.status is not JobStatus.FAILED:
         say(f"Output: {printable(view.job.output_path)}")
@@ -99,7 +99,7 @@ async def tell_nothing_to_do(engine: Engine, job_id: str, audience: Audience, wh
     """
     say(f"Job {short(job_id)} has no {why}.")
     code = await tell_end(engine, job_id, audience)
-    counts = (await engine.jobs.view(job_id)).job.counts
+    counts = (await engine.job_catalog.view(job_id)).job.counts
     if code == ERROR or counts.pending or counts.running:
         return code
     return SOME_FAILED if counts.failed else OK

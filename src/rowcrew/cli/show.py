@@ -40,12 +40,12 @@ def show(
     """Show a job with its failed rows, or one row with its attempts."""
 
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         if item is not None:
             return await _show_item(engine, found.id, item, as_json=as_json)
         status = None if wanted == "all" else JobItemStatus(wanted or "failed")
-        view = await engine.jobs.view(found.id)
-        items = await engine.jobs.items(found.id, status=status, offset=offset, limit=limit)
+        view = await engine.job_catalog.view(found.id)
+        items = await engine.job_catalog.items(found.id, status=status, offset=offset, limit=limit)
         if as_json:
             show_json({"job": job_shape(view), "items": [item_shape(row) for row in items]}, indent=2)
             return OK
@@ -60,7 +60,7 @@ def show(
 
 
 async def _show_item(engine: Engine, job_id: str, item_id: str, *, as_json: bool) -> int:
-    item, attempts = await engine.jobs.item(job_id, item_id)
+    item, attempts = await engine.job_catalog.item(job_id, item_id)
     turns = {tried.thread_id: await engine.list_turns(tried.thread_id) for tried in attempts}
     if as_json:
         tries = [

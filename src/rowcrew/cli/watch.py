@@ -4,8 +4,8 @@ import click
 
 from rowcrew.cli.exits import STOPPED, code_of_job
 from rowcrew.cli.opening import with_engine
+from rowcrew.cli.quantities import Seconds
 from rowcrew.cli.render import job_text, next_steps
-from rowcrew.cli.request import Seconds
 from rowcrew.cli.running import Audience, tell_end
 from rowcrew.cli.session import Verb, json_option
 from rowcrew.cli.shapes import job_shape, started_event
@@ -30,7 +30,7 @@ class Watch:
 
     async def next_view(self, seconds: float) -> tuple[JobView, bool]:
         """The job after `seconds`, or as soon as it rests; and whether there is nothing to wait for."""
-        view, moving = await self._engine.jobs.wait(self._job_id, timeout=seconds)
+        view, moving = await self._engine.job_catalog.wait(self._job_id, timeout=seconds)
         now = self._engine.clock.monotonic()
         if view.runner_active or not moving:
             self._orphan_since = None
@@ -45,7 +45,7 @@ async def follow(engine: Engine, job: Job, audience: Audience) -> int:
     began, watch = engine.clock.monotonic(), Watch(engine, job.id)
     with audience.display(job) as display:
         if audience.as_json:
-            display.tell(started_event(await engine.jobs.view(job.id)))
+            display.tell(started_event(await engine.job_catalog.view(job.id)))
         over = False
         shown = None
         while not over:
@@ -66,7 +66,7 @@ def wait(context: click.Context, *, job: str | None, timeout: float | None, as_j
     """Wait until a job has ended or is paused."""
 
     async def work(engine: Engine) -> int:
-        found = await engine.jobs.find(job)
+        found = await engine.job_catalog.find(job)
         return await _await_end(engine, found.id, timeout, as_json=as_json)
 
     return with_engine(context, work)

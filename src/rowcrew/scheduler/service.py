@@ -2,21 +2,19 @@
 
 import asyncio
 import hashlib
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rowcrew.clock import Clock
-from rowcrew.domain.attempt import Attempt
 from rowcrew.domain.ids import short
-from rowcrew.domain.item import JobItem, JobItemStatus
 from rowcrew.domain.job import Job, JobStatus, PausedReason
-from rowcrew.domain.json_text import clean_text, is_clean
+from rowcrew.domain.json_text import clean_text
 from rowcrew.domain.schema import OutputSchema
-from rowcrew.errors import Conflict, InvalidRequest, NotFound
+from rowcrew.errors import Conflict
 from rowcrew.scheduler import creation
+from rowcrew.scheduler.catalog import POLL_SECONDS, JobCatalog, check_can_exist
 from rowcrew.scheduler.creation import JobRequest
 from rowcrew.scheduler.exporter import ExportResult
 from rowcrew.scheduler.holds import ProviderHolds
@@ -25,14 +23,13 @@ from rowcrew.scheduler.progress import Progress
 from rowcrew.scheduler.reports import Report, take
 from rowcrew.scheduler.starting import JobRun, Starter
 from rowcrew.scheduler.tables import write_job_table
-from rowcrew.scheduler.views import JobResult, JobView, result_of, view_of
+from rowcrew.scheduler.views import JobView
 from rowcrew.store.database import Connection, Database
 from rowcrew.store.job_items import JobItemStore
 from rowcrew.store.jobs import JobStore
 from rowcrew.workers.contract import Verdict
 from rowcrew.workers.kinds import open_kind
 
-POLL_SECONDS = 0.1
 # An owner has its workers' grace and a little to let go after a cancel or pause.
 LET_GO_SECONDS = 20.0
 
@@ -45,13 +42,7 @@ class CreatedJob:
     notices: tuple[str, ...]
 
 
-def _check_can_exist(job_id: str, item_id: str) -> None:
-    """A name that is no UTF-8, as a command line may have it, is no job item's. Raises NotFound."""
-    if not is_clean(item_id):
-        raise NotFound(f"job {job_id} has no item {item_id!r}")
-
-
-class JobService:
+class JobService(JobCatalog):
     """Jobs of one home. `max_threads` caps every job's concurrency where it is set.
 
     `agents` opens what all agents of the process share, when the first worker needs it.
@@ -69,8 +60,7 @@ class JobService:
         agents: Callable[[], Awaitable[Any]] | None = None,
         prices: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
-        self._database = database
-        self._clock = clock
+        super().__init__(database, clock)
         self._starter = Starter(
             database=database,
             clock=clock,
@@ -95,7 +85,7 @@ class JobService:
         kind = await open_kind(request.settings, self._starter.surroundings(request.settings))
         await kind.close()
         job_id = await creation.store(self._database, self._clock, request, prepared)
-        return CreatedJob(self._get(job_id), prepared.table.notices)
+        return CreatedJob(self.get(job_id), prepared.table.notices)
 
     async def start(
         self,
@@ -111,7 +101,7 @@ class JobService:
         InvalidRequest when its worker cannot be made ready (a missing key).
         """
         return await self._starter.start(
-            self._get(job_id),
+            self.get(job_id),
             max_concurrency=max_concurrency,
             auto_export=auto_export,
             on_progress=on_progress,
@@ -125,79 +115,9 @@ class JobService:
         """Interrupt what runs here and wait until it has let go."""
         await self._starter.close()
 
-    # -- looking ----------------------------------------------------------------------------------------
-
-    async def find(self, prefix: str | None, *, unfinished: bool = False) -> Job:
-        """The job whose id begins so; without a prefix the latest (unfinished) one.
-
-        Raises NotFound, and InvalidRequest when several begin so.
-        """
-        if prefix is None:
-            job_id = self._database.peek(
-                lambda connection: JobStore(connection).latest_id(unfinished=unfinished)
-            )
-            if job_id is None:
-                what = "no unfinished job" if unfinished else "no job yet"
-                raise NotFound(
-                    f"there is {what}", hint="`rowcrew list` shows the jobs, `rowcrew run` makes one"
-                )
-            return self._get(job_id)
-        if not re.fullmatch(r"[0-9a-fA-F-]+", prefix):
-            raise NotFound(f"{prefix!r} is no job id", hint="`rowcrew list` shows the jobs")
-        ids = self._database.peek(lambda connection: JobStore(connection).list_ids_like(prefix.lower()))
-        if not ids:
-            raise NotFound(f"no job id begins with {prefix}", hint="`rowcrew list` shows the jobs")
-        if len(ids) > 1:
-            some = ", ".join(short(found) for found in ids[:5])
-            raise InvalidRequest(f"several job ids begin with {prefix}: {some}", hint="give more of the id")
-        return self._get(ids[0])
-
-    async def view(self, job_id: str) -> JobView:
-        """Raises NotFound."""
-        return view_of(self._get(job_id), self._clock)
-
-    async def items(
-        self, job_id: str, *, status: JobItemStatus | None = None, offset: int = 0, limit: int = 100
-    ) -> list[JobItem]:
-        """A page of job items in row order. Raises NotFound."""
-        self._get(job_id)
-        return await self._database.read(
-            lambda connection: JobItemStore(connection).list_page(
-                job_id, status=status, offset=offset, limit=limit
-            )
-        )
-
-    async def item(self, job_id: str, item_id: str) -> tuple[JobItem, list[Attempt]]:
-        """One job item with all attempts, oldest first. Raises NotFound."""
-        self._get(job_id)
-        _check_can_exist(job_id, item_id)
-
-        def read(connection: Connection) -> tuple[JobItem, list[Attempt]]:
-            items = JobItemStore(connection)
-            return items.get(job_id, item_id), items.list_attempts(job_id, item_id)
-
-        return await self._database.read(read)
-
-    async def result(self, job_id: str) -> JobResult:
-        """What `spawn_agents_on_csv` answers. Raises NotFound."""
-        self._get(job_id)
-        return await self._database.read(lambda connection: result_of(connection, job_id))
-
-    async def wait(self, job_id: str, *, timeout: float | None) -> tuple[JobView, bool]:  # noqa: ASYNC109
-        """Until the job is final or paused and its runner has let go. (view, timed out)."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        while True:
-            view = await self.view(job_id)
-            at_rest = view.job.status.is_final or view.job.status is JobStatus.PAUSED
-            if at_rest and not view.runner_active:
-                return view, False
-            if deadline is not None and self._clock.monotonic() >= deadline:
-                return view, True
-            await self._clock.sleep(POLL_SECONDS)
-
     async def input_changed(self, job_id: str) -> bool:
         """Is the input file another than at creation, or gone? The job does not care: its rows are frozen."""
-        job = self._get(job_id)
+        job = self.get(job_id)
         path = Path(job.input_path)
 
         def changed() -> bool:
@@ -220,7 +140,7 @@ class JobService:
 
         Raises NotFound, and Conflict when the job has ended otherwise.
         """
-        job = self._get(job_id)
+        job = self.get(job_id)
         left = job.counts.pending + job.counts.running
         message = f"cancelled by the user; {left} of {job.counts.total} rows were not finished"
         return await self._stop(
@@ -234,7 +154,7 @@ class JobService:
 
         Raises NotFound, and Conflict when the job is final.
         """
-        job = self._get(job_id)
+        job = self.get(job_id)
         return await self._stop(
             job,
             JobStatus.PAUSED,
@@ -248,7 +168,7 @@ class JobService:
 
     async def _stop(self, job: Job, wanted: JobStatus, move: Callable[[JobStore], bool]) -> JobView:
         moved = await self._database.write(lambda connection: move(JobStore(connection)))
-        status = self._get(job.id).status
+        status = self.get(job.id).status
         if not moved and status is not wanted:
             raise Conflict(
                 f"job {short(job.id)} is {status} already",
@@ -256,7 +176,7 @@ class JobService:
                 hint=f"`rowcrew status {short(job.id)}` shows it",
             )
         deadline = self._clock.monotonic() + LET_GO_SECONDS
-        while is_held(self._get(job.id).lease, self._clock):
+        while is_held(self.get(job.id).lease, self._clock):
             if self._clock.monotonic() >= deadline:
                 break
             await self._clock.sleep(POLL_SECONDS)
@@ -267,7 +187,7 @@ class JobService:
 
     async def retry_failed(self, job_id: str, item_ids: Sequence[str] = ()) -> int:
         """failed → pending, all or some. How many moved. Raises NotFound for an unknown job item."""
-        self._get(job_id)
+        self.get(job_id)
 
         def retry(connection: Connection) -> int:
             items, now = JobItemStore(connection), self._clock.now_ms()
@@ -275,7 +195,7 @@ class JobService:
                 return items.retry_failed(job_id, None, now=now)
             moved = 0
             for item_id in item_ids:
-                _check_can_exist(job_id, item_id)
+                check_can_exist(job_id, item_id)
                 items.get(job_id, item_id)
                 moved += items.retry_failed(job_id, item_id, now=now)
             return moved
@@ -286,7 +206,7 @@ class JobService:
         self, job_id: str, item_id: str, *, thread_id: str, result: object, stop: bool = False
     ) -> Verdict:
         """A worker's report from outside the runner's process. Raises NotFound for an unknown job."""
-        job = self._get(job_id)
+        job = self.get(job_id)
         schema = None if job.output_schema is None else OutputSchema.parse(job.output_schema)
         # What is no UTF-8 names nothing in the store, and neither does what it becomes here.
         report = Report(job.id, clean_text(item_id), clean_text(thread_id), result, stop=stop)
@@ -306,7 +226,7 @@ class JobService:
         """Write the table as it stands, in any state. What is None is as the job has it."""
         return await write_job_table(
             self._database,
-            self._get(job_id),
+            self.get(job_id),
             path=path,
             force=force,
             output_format=output_format,
@@ -317,7 +237,7 @@ class JobService:
 
     async def remove(self, job_id: str) -> None:
         """Delete the job with its rows. Raises NotFound, and Conflict while it runs."""
-        job = self._get(job_id)
+        job = self.get(job_id)
         if is_held(job.lease, self._clock):
             raise Conflict(
                 f"job {short(job_id)} is running",
@@ -325,12 +245,3 @@ class JobService:
                 hint=f"`rowcrew cancel {short(job_id)}` first",
             )
         await self._starter.forget(job_id)
-
-    def _get(self, job_id: str) -> Job:
-        return self._database.peek(lambda connection: JobStore(connection).get(job_id))
-
-    # Last, because its name hides the builtin from the annotations below it.
-    async def list(self) -> list[JobView]:
-        """All jobs, the newest first."""
-        jobs = self._database.peek(lambda connection: JobStore(connection).list_all())
-        return [view_of(job, self._clock) for job in jobs]
