@@ -2,13 +2,13 @@
 
 import uvloop
 
-from _figures import done, figure, folder, request, run_job, table
+from _figures import HELD, done, figure, folder, request, run_job, table
 from rowcrew.config import Settings
 from rowcrew.engine import Engine
 
 
 async def main() -> None:
-    for concurrency, latency, rounds, bound in ((64, 2, 8, 0.97), (256, 1, 12, 0.90)):
+    for concurrency, latency, rounds, bound in HELD:
         rows = concurrency * rounds
         with folder() as path:
             source = table(path / "in.csv", rows)

@@ -25,7 +25,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from _figures import done, figure, folder, table
+from _figures import HELD, done, figure, folder, table
 from rowcrew.agent.models import ModelChoice, ModelClient
 from rowcrew.config import Settings
 from rowcrew.domain.job import JobSettings
@@ -141,7 +141,7 @@ async def main() -> None:
         plain = await plain_rows_per_second(url, 800, 16)
         oneshot = await rows_per_second(url, "oneshot", 800, 16)
     figure("oneshot over the plain script, 16 at once x 0.2 s", oneshot / plain, "x", at_least=0.95)
-    for concurrency, latency, rounds, bound in ((64, 2, 5, 0.97), (256, 1, 8, 0.90)):
+    for concurrency, latency, rounds, bound in HELD:
         best, rows = concurrency / latency, concurrency * rounds
         with server(latency) as url:
             plain = await plain_rows_per_second(url, rows, concurrency)
