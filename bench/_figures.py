@@ -37,8 +37,8 @@ async def note_time(row):
     return {"at": time.time()}
 """
 
-# (workers at once, seconds that each takes, rounds of them in a job, what must be held). The first and the last
-# round weigh in: what so many workers cost once is the time by which the last of them ends after the first.
+# (workers at once, seconds that each takes, rounds of them in a job, what must be held). The first and the
+# last round weigh in: what all of them cost once is the time by which the last one ends after the first.
 HELD = ((64, 2, 8, 0.97), (256, 1, 12, 0.90))
 
 missed: list[str] = []
