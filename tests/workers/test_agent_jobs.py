@@ -12,7 +12,8 @@ from rowcrew.config import Settings
 from rowcrew.domain.item import JobItemStatus
 from rowcrew.domain.job import JobSettings, JobStatus, RetryPolicy
 from rowcrew.engine import Engine
-from rowcrew.scheduler.service import JobRequest, JobResult
+from rowcrew.scheduler.creation import JobRequest
+from rowcrew.scheduler.views import JobResult
 from rowcrew.testing import CallTool, ModelServer, Reply
 from rowcrew.testing.answers import Received
 
