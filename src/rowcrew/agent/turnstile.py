@@ -9,6 +9,7 @@ on its way before the tenth answer is read.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from rowcrew.store.backlog import Backlog
 
@@ -68,11 +69,12 @@ class Turnstile:
         """The queue whose turn it is; None when nobody waits or all who do are held back."""
         if self._asking:
             return self._asking
-        if not (self._heard or self._finishing) or self._holds_back():
-            return None
-        if len(self._finishing) > MOST_FINISHING:
-            return self._finishing
-        return self._heard or self._finishing
+        behind = self._behind()
+        return None if not behind or self._holds_back() else behind
+
+    def _behind(self) -> _Queue:
+        """Of those who may be held back: the queue that goes first. Empty when nobody waits there."""
+        return self._finishing if len(self._finishing) > MOST_FINISHING else self._heard or self._finishing
 
     def _holds_back(self) -> bool:
         if self._hold is None and self.backlog is not None and self.backlog.is_long:
@@ -89,8 +91,7 @@ class Turnstile:
 
     def _let_go(self) -> None:
         """The backlog is as long as before, and has been for too long."""
-        for _ in range(self._at_a_time):
-            self._let_through(self._heard or self._finishing)
+        self._let_through(self._behind)
         self._look_again()
 
     def _step_soon(self) -> None:
@@ -99,18 +100,17 @@ class Turnstile:
             asyncio.get_running_loop().call_soon(self._step)
 
     def _step(self) -> None:
-        self._left = self._at_a_time
-        while self._left > 0 and (queue := self._first()) is not None:
-            if self._let_through(queue):
-                self._left -= 1
+        self._let_through(self._first)
         self._stepping = False
         if self._left < self._at_a_time:
             self._step_soon()
 
-    def _let_through(self, queue: _Queue) -> bool:
-        """False when who stood there was cancelled meanwhile and does not want it any more."""
-        turn = queue.popleft() if queue else None
-        if turn is None or turn.done():
-            return False
-        turn.set_result(None)
-        return True
+    def _let_through(self, first: Callable[[], _Queue | None]) -> None:
+        """A few, each from the queue that goes first then."""
+        self._left = self._at_a_time
+        while self._left > 0 and (queue := first()):
+            turn = queue.popleft()
+            # Who was cancelled meanwhile does not want it any more.
+            if not turn.done():
+                turn.set_result(None)
+                self._left -= 1
